@@ -1,0 +1,151 @@
+"""Qualify a verl release with a suite on a cluster, from an empty node to a verdict.
+
+| stage | what it does | if it fails |
+|---|---|---|
+| resolve | release x suite x cluster, validated | the message names field, value and fix; nothing was touched |
+| cluster_setup | node facts, environments, Ray head | look at the node: Python, disk, ports, package index |
+| training | data, weights, verl as a Ray job | the task log ends with verl's own; metrics so far are stored |
+| base_evaluation | the base model's accuracy, once per fingerprint | as serving and evaluation |
+| hf_conversion | checkpoint to Hugging Face format, checked | the checkpoint is incomplete, or training changed nothing |
+| serving | vLLM from the training environment | its log's end is in the task log |
+| evaluation | ais_bench, data set x repeat | a repeat whose requests failed is no score: read the reason, it is retried once |
+| judge | verdict per metric; red unless passed | everything measured is in Postgres, table verdicts |
+| teardown | stops all that the run started, records how it ended | processes it could not end are named |
+
+**Run it**: `make demo`, or *Trigger* in the UI (release and cluster are on the form). **Again after a fault**: clear the failed
+task; what still runs on the node is found again, what finished is not repeated. **Stop it**: mark the run failed; the teardown ends
+its processes by their tag. Nothing outside the run's own processes is ever stopped.
+"""
+
+from datetime import timedelta
+from typing import Any
+
+from airflow.providers.standard.operators.empty import EmptyOperator
+from airflow.sdk import DAG, Param, TaskGroup, XComArg
+from include.regression import results
+from include.regression.commands import convert, data, environments, evaluate, ray, serve
+from include.regression.config import Catalogue, ConfigError, Suite
+from verl_regression import tasks
+from verl_regression.operators.node_command import NodeCommand, PrepareNode
+from verl_regression.operators.node_job import NodeJob
+from verl_regression.operators.ray_training import RayTraining
+from verl_regression.recording import RECORDED
+
+
+def evaluated(which: str, suite: Suite, spec: XComArg, model_dir: XComArg) -> tuple[Any, Any, Any]:
+    """Serve a model, run every data set x repeat against it, and stop the server whatever happened."""
+    model = {"which": which, "model_dir": model_dir}
+    repeats = tasks.plan(spec, which, model_dir)
+    server = NodeJob(task_id="start_server", spec=spec, render=serve.start, arguments=model, retries=1).as_setup()
+    repeat = NodeJob.partial(
+        task_id="repeat",
+        spec=spec,
+        render=evaluate.repeat,
+        collect=results.repeat_done,
+        per_attempt=True,
+        retries=1,
+        max_active_tis_per_dagrun=suite.evaluation.at_once,
+        map_index_template="{{ label }}",
+    ).expand(arguments=repeats)
+    stop = NodeCommand(
+        task_id="stop_server", spec=spec, render=environments.stop, arguments={"job": serve.job(which)}
+    ).as_teardown(setups=server)
+    server >> repeat >> stop
+    return server, repeat, stop
+
+
+def pipeline(suite: Suite, catalogue: Catalogue) -> DAG:
+    """Build the DAG of one suite."""
+    with DAG(
+        dag_id=f"verl_regression.{suite.name}",
+        description=suite.description,
+        doc_md=__doc__,
+        schedule=None,
+        catchup=False,
+        max_active_runs=1,
+        dagrun_timeout=timedelta(minutes=suite.training.timeout_min * 2 + suite.evaluation.timeout_min * 20),
+        tags=["verl", suite.stack, suite.training.backend],
+        default_args={"owner": suite.owner, "retry_delay": timedelta(seconds=10), **RECORDED},
+        params={
+            "release": Param(suite.release, type="string", enum=catalogue.names("releases"), title="verl release"),
+            "cluster": Param(suite.cluster, type="string", enum=catalogue.names("clusters"), title="Cluster"),
+        },
+    ) as dag:
+        spec = tasks.resolve(suite.name)
+
+        with TaskGroup("cluster_setup"):
+            node = PrepareNode(task_id="node", spec=spec).as_setup()
+            build = {
+                name: NodeJob(
+                    task_id=f"{name}_environment",
+                    spec=spec,
+                    render=environments.build,
+                    arguments={"environment": name},
+                    retries=1,
+                )
+                for name in ("train", "eval")
+            }
+            environment = tasks.record_environment(spec, node.output, build["train"].output, build["eval"].output)
+            ray_head = NodeCommand(task_id="ray_head", spec=spec, render=ray.head).as_setup()
+            node >> [build["train"], build["eval"]]
+            build["train"] >> ray_head
+
+        with TaskGroup("training"):
+            prepare = NodeJob(
+                task_id="prepare_data", spec=spec, render=data.prepare, collect=results.data_ready, retries=1
+            )
+            weights = tasks.convert_weights(spec)
+            # Weights that need no conversion and a base model that is known are skipped; only a failure stops the way.
+            ready = EmptyOperator(task_id="ready", trigger_rule="none_failed")
+            train = RayTraining(task_id="train", spec=spec, retries=1)
+            build["train"] >> prepare >> weights >> ready >> train
+
+        with TaskGroup("base_evaluation"):
+            base_server, base_repeat, base_stop = evaluated("base", suite, spec, prepare.output["model_dir"])
+            build["eval"] >> tasks.is_base_known(spec, prepare.output, base_server.task_id) >> base_server
+
+        with TaskGroup("hf_conversion"):
+            merge = NodeJob(
+                task_id="merge",
+                spec=spec,
+                render=convert.merge,
+                arguments={"checkpoint_dir": train.output["checkpoint_dir"]},
+                collect=results.converted,
+                retries=1,
+            )
+
+        with TaskGroup("evaluation"):
+            server, repeat, stop = evaluated("trained", suite, spec, merge.output["model_dir"])
+
+        verdict = tasks.judge(spec)
+
+        with TaskGroup("teardown"):
+            stop_ray = NodeCommand(task_id="stop_ray", spec=spec, render=ray.stop)
+            stop_run = NodeCommand(task_id="stop_run", spec=spec, render=environments.stop)
+            close = tasks.close_run(spec)
+
+        stop_ray.as_teardown(setups=ray_head)
+        stop_run.as_teardown(setups=node, on_failure_fail_dagrun=True)
+        close.as_teardown()
+        # A teardown runs whatever happened before it, so what must have succeeded is named beside it.
+        [base_repeat, base_stop] >> ready
+        [ray_head, environment] >> train >> stop_ray >> server
+        [repeat, stop] >> verdict >> stop_run >> close
+        [merge, stop_ray] >> stop_run
+    return dag
+
+
+def broken(name: str, error: ConfigError) -> DAG:
+    """Show a suite file that cannot be read as a DAG that says so; the other suites stay usable."""
+    with DAG(f"verl_regression.{name}", schedule=None, doc_md=str(error), tags=["verl", "broken"]) as dag:
+        tasks.refuse(str(error))
+    return dag
+
+
+catalogue = Catalogue()
+for suite_name in catalogue.names("suites"):
+    try:
+        dag = pipeline(catalogue.suite(suite_name), catalogue)
+    except ConfigError as error:
+        dag = broken(suite_name, error)
+    globals()[dag.dag_id] = dag

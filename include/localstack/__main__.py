@@ -1,0 +1,60 @@
+"""The commands behind the Makefile."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from include.localstack import demo, stack
+from include.localstack.settings import LOGIN, Settings, StackError
+from include.regression.config import Catalogue, ConfigError, resolve
+from include.regression.store import DatabaseDown, migrate
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m include.localstack", description=__doc__)
+    parser.add_argument("--began", type=float, default=time.time(), help="when the user's command began (Unix time)")
+    actions = parser.add_subparsers(dest="action", required=True)
+    for name in ("up", "down", "status", "logs", "migrate"):
+        actions.add_parser(name)
+    demo_parser = actions.add_parser("demo")
+    demo_parser.add_argument("--suite", default="tiny_grpo_cpu")
+    demo_parser.add_argument("--release")
+    demo_parser.add_argument("--cluster")
+    arguments = parser.parse_args()
+    try:
+        return run(arguments)
+    except (StackError, ConfigError, DatabaseDown) as error:
+        print(f"ERROR: {error}", file=sys.stderr)
+        return 2
+
+
+def run(arguments: argparse.Namespace) -> int:
+    settings = Settings.from_environment()
+    match arguments.action:
+        case "migrate":
+            migrate()
+        case "up":
+            stack.up(settings)
+            print(f"UI {settings.url}  login {LOGIN} / {settings.password()}")
+        case "down":
+            stack.down(settings)
+        case "status":
+            return 0 if stack.status(settings) else 1
+        case "logs":
+            print(f"{settings.airflow_log}\n{settings.node_log}")
+        case "demo":
+            conf = {key: value for key in ("release", "cluster") if (value := getattr(arguments, key))}
+            # Bad input is refused here, in the terminal, before anything is started; the DAG's first task checks again.
+            import os
+
+            os.environ.setdefault("VERL_REGRESSION_WORK_DIR", str(settings.work_dir))
+            resolve(Catalogue(), "check", arguments.suite, **conf)
+            stack.up(settings)
+            return demo.run(settings, arguments.suite, conf, arguments.began)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

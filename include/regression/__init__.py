@@ -1,0 +1,1 @@
+"""The domain of the verl regression: configuration, commands, parsers, judgement, results. It imports no Airflow."""

@@ -1,0 +1,47 @@
+"""Building the node environments and looking at the node."""
+
+from __future__ import annotations
+
+from include.regression.commands.shell import Command, job_environment, node_script
+from include.regression.config import RunSpec
+
+BUILD_TIMEOUT_S = 3600
+
+
+def facts(spec: RunSpec) -> Command:
+    """Gather facts of the node (result: include/node/facts.py)."""
+    ray = spec.cluster.ray_ports
+    ports = [ray.gcs, ray.dashboard, ray.client, ray.agent, spec.cluster.server_port]
+    arguments = ["--python", spec.cluster.python, "--work-dir", spec.work_dir]
+    for port in ports:
+        arguments += ["--port", str(port)]
+    return Command(node_script(spec, "facts", *arguments), job_environment(spec, "facts"), timeout_s=120)
+
+
+def build(spec: RunSpec, environment: str) -> Command:
+    """Build or reuse the ``train`` or the ``eval`` environment (result: include/node/environment.py)."""
+    training = environment == "train"
+    stack = spec.stack
+    arguments = [
+        "--into",
+        spec.environment_dir(environment),
+        "--lock",
+        f"{spec.kit_dir}/locks/{stack.train_lock if training else stack.eval_lock}",
+        "--python",
+        spec.cluster.python,
+        "--tools",
+        f"{spec.work_dir}/tools",
+    ]
+    for plugin in stack.plugins if training else ():
+        arguments += ["--plugin", f"{spec.kit_dir}/node/{plugin}"]
+    for module in stack.train_smoke if training else stack.eval_smoke:
+        arguments += ["--smoke", module]
+    script = node_script(spec, "environment", *arguments)
+    return Command(script, job_environment(spec, f"environment-{environment}"), BUILD_TIMEOUT_S)
+
+
+def stop(spec: RunSpec, job: str = "") -> Command:
+    """Stop the processes of one job of this run, or of the whole run, and prove that none is left."""
+    tag = f"{spec.run}/{job}" if job else spec.run
+    script = node_script(spec, "processes", "stop", "--home", spec.work_dir, "--job", tag)
+    return Command(script, job_environment(spec, "stop"), timeout_s=120)

@@ -1,0 +1,76 @@
+"""A cluster: the nodes, how they are reached, and what may be used there."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from include.regression.config.base import Model, Name, NodePath
+from include.regression.config.release import Kind
+
+Port = Annotated[int, Field(ge=1024, le=65535)]
+
+
+class Node(Model):
+    """A machine reached by SSH. ``address`` is what the other nodes use; ``devices`` counts accelerators."""
+
+    name: Name
+    ssh_conn_id: Name
+    address: str
+    devices: Annotated[int, Field(ge=1)]
+
+
+class RayPorts(Model):
+    """Ports of the Ray head and the range its workers use; all are bound to the node's ``address``."""
+
+    gcs: Port
+    dashboard: Port
+    client: Port
+    agent: Port
+    workers_from: Port
+    workers_to: Port
+
+    @model_validator(mode="after")
+    def _range_is_free_of_the_rest(self) -> RayPorts:
+        if self.workers_from >= self.workers_to:
+            raise ValueError(f"workers_from {self.workers_from} must be below workers_to {self.workers_to}")
+        for name in ("gcs", "dashboard", "client", "agent"):
+            if self.workers_from <= getattr(self, name) <= self.workers_to:
+                raise ValueError(f"{name} {getattr(self, name)} lies inside the worker range; move one of them")
+        return self
+
+
+class Cluster(Model):
+    """A cluster file (include/clusters/NAME.yaml).
+
+    ``work_dir`` is the folder on each node that holds everything of ours. ``ray_resource`` is the resource verl asks Ray
+    for; ``logical_cpus`` is what Ray is told it has: verl's actors reserve about 12 and wait in silence for ever if Ray
+    has fewer. ``env`` is exported for every process of ours on the nodes. ``poll_s`` is how often long remote work is looked
+    at. ``min_memory_gb`` and ``min_disk_gb`` must be free before a run starts.
+    """
+
+    name: Name
+    kind: Kind
+    description: str
+    nodes: Annotated[tuple[Node, ...], Field(min_length=1)]
+    work_dir: NodePath
+    python: str = "python3.11"
+    ray_resource: str = "NPU"
+    ray_ports: RayPorts
+    logical_cpus: Annotated[int, Field(ge=1)]
+    object_store_mb: Annotated[int, Field(ge=80)]
+    server_port: Port
+    env: dict[str, str] = {}
+    poll_s: Annotated[int, Field(ge=1)] = 15
+    min_memory_gb: float
+    min_disk_gb: float
+
+    @property
+    def head(self) -> Node:
+        return self.nodes[0]
+
+    @property
+    def devices(self) -> int:
+        """Accelerators of the whole cluster."""
+        return sum(node.devices for node in self.nodes)

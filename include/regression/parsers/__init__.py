@@ -1,0 +1,1 @@
+"""What the tools print or write, turned into typed values by pure functions."""

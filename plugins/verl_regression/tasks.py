@@ -1,0 +1,139 @@
+"""The tasks that run on the control plane: resolve, plan, judge, close.
+
+What they call is imported inside them: scipy and SQLAlchemy cost a second that the DAG processor must not pay for every parse.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from airflow.sdk import get_current_context, task
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from include.regression.commands import convert
+from include.regression.config import Catalogue, ConfigError, RunSpec
+from include.regression.config import resolve as resolve_spec
+
+#: Stages whose failure says something about the cluster, not about the software under test.
+INFRASTRUCTURE = ("cluster_setup", "teardown")
+
+
+class NotPassed(AirflowFailException):
+    """The verdict is not ``passed``; everything that was measured is in the store."""
+
+
+def run_key(suite: str, dag_id: str, dag_run_id: str) -> str:
+    """Name a run: the suite and eight digits of the hash of its DAG run. The same DAG run always has the same name."""
+    return f"{suite}-{hashlib.sha256(f'{dag_id} {dag_run_id}'.encode()).hexdigest()[:8]}"
+
+
+@task(retries=0)
+def resolve(suite: str) -> dict[str, Any]:
+    """Validate the run's input and make its RunSpec; nothing else has been done when this fails."""
+    from include.regression.store import migrate, writes
+
+    context = get_current_context()
+    dag_run, params = context["dag_run"], context["params"]
+    key = run_key(suite, dag_run.dag_id, dag_run.run_id)
+    try:
+        spec = resolve_spec(Catalogue(), key, suite, params.get("release"), params.get("cluster"))
+    except ConfigError as error:
+        raise AirflowFailException(str(error)) from error
+    migrate()
+    writes.start_run(spec, dag_run.dag_id, dag_run.run_id)
+    print(f"run {spec.run}: verl {spec.release.name} x {suite} v{spec.suite.version} on {spec.cluster.name}; folder {spec.run_dir}")
+    return spec.model_dump(mode="json")
+
+
+@task(retries=0)
+def refuse(message: str) -> None:
+    """Fail with the reason why a suite cannot be run."""
+    raise AirflowFailException(message)
+
+
+@task
+def record_environment(spec: dict[str, Any], facts: Any, train: Any, evaluation: Any) -> None:
+    """Store what the run is made of."""
+    from include.regression.store import writes
+
+    writes.record_environment(spec["run"], {"node": facts, "train": train, "eval": evaluation})
+
+
+@task.branch
+def is_base_known(spec: dict[str, Any], data: Any, otherwise: str) -> str | None:
+    """Go on with the evaluation of the base model only if no earlier run has made it with the same fingerprint."""
+    from include.regression.results import base_to_evaluate
+
+    needed = base_to_evaluate(RunSpec.model_validate(spec), dict(data))
+    print("evaluating the base model" if needed else "an earlier run evaluated this very base model; its answers count here")
+    return otherwise if needed else None
+
+
+@task
+def convert_weights(spec: dict[str, Any]) -> None:
+    """Convert the base weights to the trainer's format, where the backend needs that."""
+    reason = convert.why_no_weight_conversion(RunSpec.model_validate(spec))
+    if reason is None:
+        raise AirflowFailException("training.backend = 'megatron': this version has no converter for it yet; use a fsdp suite")
+    raise AirflowSkipException(reason)
+
+
+@task
+def plan(spec: dict[str, Any], which: str, model_dir: str) -> list[dict[str, Any]]:
+    """List every data set x repeat."""
+    from include.regression.results import plan_repeats
+
+    return plan_repeats(RunSpec.model_validate(spec), which, model_dir)
+
+
+@task(retries=0)
+def judge(spec: dict[str, Any]) -> str:
+    """Judge the run from the store, and fail the task unless it passed, after everything is stored."""
+    from include.regression.config.metrics import REWARD, THROUGHPUT, TIME_PER_STEP
+    from include.regression.judge.verdict import judge_run, overall
+    from include.regression.store import queries, writes
+
+    the_spec = RunSpec.model_validate(spec)
+    context = get_current_context()
+    run = queries.run_of(context["dag_run"].dag_id, context["dag_run"].run_id)
+    assert run is not None
+    judged = judge_run(
+        metrics=queries.train_metrics_of(the_spec.run, [REWARD, THROUGHPUT, TIME_PER_STEP]),
+        base=queries.shares_of(run["base_run"], "base"),
+        trained=queries.shares_of(the_spec.run, "trained"),
+        confidence=the_spec.suite.judgement.confidence,
+        warmup_steps=the_spec.suite.training.warmup_steps,
+    )
+    writes.save_verdicts(the_spec.run, judged)
+    verdict = overall(judged)
+    for entry in judged:
+        print(f"{entry.verdict or 'recorded':>12}  {entry.metric}: {entry.text}")
+    writes.set_verdict(the_spec.run, verdict)
+    if verdict != "passed":
+        raise NotPassed(f"verdict: {verdict}; the reasons are above and in table verdicts, run {the_spec.run}")
+    return verdict
+
+
+@task(retries=2)
+def close_run(spec: dict[str, Any] | None) -> str:
+    """Record how the run ended: its verdict, or which stage broke."""
+    from include.regression.store import queries, writes
+
+    if spec is None:
+        return "refused"  # by resolve, whose message says why; there is no run to close
+
+    context = get_current_context()
+    dag_run = context["dag_run"]
+    run = queries.run_of(dag_run.dag_id, dag_run.run_id)
+    assert run is not None
+    broken = [row for row in queries.newest_attempts(spec["run"]) if row["state"] == "failed" and row["task"] != "judge"]
+    if broken:
+        first = broken[0]
+        state = "infra_error" if first["stage"].startswith(INFRASTRUCTURE) else "failed"
+        reason = f"{first['task']}: {first['message'] or 'no message'}"
+    else:
+        state = run["verdict"] or "failed"
+        reason = None if run["verdict"] else "the run ended before it was judged"
+    writes.finish_run(run["run"], state, reason)
+    print(f"run {spec['run']} ended as {state}")
+    return state
