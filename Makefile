@@ -74,7 +74,7 @@ lint: setup-dev  ## ruff, mypy, import-linter
 	@$(DEV)/bin/ruff check .
 	@$(DEV)/bin/ruff format --check .
 	@$(DEV)/bin/mypy
-	@$(DEV)/bin/lint-imports --no-logo
+	@PYTHONPATH=.:plugins $(DEV)/bin/lint-imports --no-logo
 
 .PHONY: format
 format: setup-dev  ## let ruff format and mend what it can

@@ -22,6 +22,7 @@ from typing import Any
 
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, Param, TaskGroup, XComArg
+
 from include.regression import results
 from include.regression.commands import convert, data, environments, evaluate, ray, serve
 from include.regression.config import Catalogue, ConfigError, Suite
@@ -47,9 +48,9 @@ def evaluated(which: str, suite: Suite, spec: XComArg, model_dir: XComArg) -> tu
         max_active_tis_per_dagrun=suite.evaluation.at_once,
         map_index_template="{{ label }}",
     ).expand(arguments=repeats)
-    stop = NodeCommand(
-        task_id="stop_server", spec=spec, render=environments.stop, arguments={"job": serve.job(which)}
-    ).as_teardown(setups=server)
+    stop = NodeCommand(task_id="stop_server", spec=spec, render=environments.stop, arguments={"job": serve.job(which)}).as_teardown(
+        setups=server
+    )
     server >> repeat >> stop
     return server, repeat, stop
 
@@ -91,9 +92,7 @@ def pipeline(suite: Suite, catalogue: Catalogue) -> DAG:
             build["train"] >> ray_head
 
         with TaskGroup("training"):
-            prepare = NodeJob(
-                task_id="prepare_data", spec=spec, render=data.prepare, collect=results.data_ready, retries=1
-            )
+            prepare = NodeJob(task_id="prepare_data", spec=spec, render=data.prepare, collect=results.data_ready, retries=1)
             weights = tasks.convert_weights(spec)
             # Weights that need no conversion and a base model that is known are skipped; only a failure stops the way.
             ready = EmptyOperator(task_id="ready", trigger_rule="none_failed")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+
 from include.localstack.settings import LOGIN, ROOT, STACK_TAG, Settings, StackError, listening, write_private
 from include.node import processes
 
@@ -56,7 +57,7 @@ class Api:
 
 
 def start(settings: Settings, environment: dict[str, str]) -> None:
-    """Start Airflow and wait until all its components are healthy. Raises StackError if the port is taken or it does not start."""
+    """Start Airflow and wait until it is healthy. Raises StackError if the port is taken or it does not start."""
     if listening(settings.port):
         raise StackError(
             f"VERL_REGRESSION_PORT = {settings.port}: the port is in use. Fix: end what uses it (`ss -ltnp` names it), or choose "
@@ -80,8 +81,10 @@ def start(settings: Settings, environment: dict[str, str]) -> None:
     deadline = time.monotonic() + READY_TIMEOUT_S
     while set(api.health().values()) != {"healthy"}:
         if process.poll() is not None or time.monotonic() > deadline:
-            raise StackError(f"Airflow did not become healthy ({api.health()}); the end of {settings.airflow_log}:\n"
-                             + processes.tail(settings.airflow_log, 30))
+            raise StackError(
+                f"Airflow did not become healthy ({api.health()}); the end of {settings.airflow_log}:\n"
+                + processes.tail(settings.airflow_log, 30)
+            )
         time.sleep(0.5)
 
 
@@ -116,9 +119,5 @@ def _write_shim(settings: Settings) -> None:
     real = Path(sys.executable).parent / "airflow"
     shim = settings.state / "bin" / "airflow"
     shim.parent.mkdir(parents=True, exist_ok=True)
-    shim.write_text(
-        "#!/bin/sh\n"
-        'case "$1" in scheduler | triggerer) set -- "$@" --skip-serve-logs ;; esac\n'
-        f'exec "{real}" "$@"\n'
-    )
+    shim.write_text(f'#!/bin/sh\ncase "$1" in scheduler | triggerer) set -- "$@" --skip-serve-logs ;; esac\nexec "{real}" "$@"\n')
     shim.chmod(0o755)

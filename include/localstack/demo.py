@@ -9,15 +9,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
 from include.localstack.airflow import Api
 from include.localstack.settings import LOGIN, STACK_TAG, Settings
 from include.localstack.stack import wait_for_dag
 from include.node import processes
 from include.regression.config.metrics import REWARD, TIME_PER_STEP
 from include.regression.store import queries
-from rich.console import Console
-from rich.live import Live
-from rich.table import Table
 
 POLL_S = 1.0
 ENDED = ("success", "failed")
@@ -48,8 +49,9 @@ def run(settings: Settings, suite: str, conf: dict[str, str], began: float) -> i
     console.print(
         f"total {minutes:.1f} min, peak memory {usage.peak_bytes / 1e9:.1f} GB, disk {disk_bytes(settings.state) / 1e9:.1f} GB"
     )
-    console.print(f"UI {settings.url}/dags/{dag_id}/runs/{dag_run_id}  login {LOGIN} / {settings.password()}")
-    console.print("next: make demo (again, reuses everything) | make status | make logs | make down | make clean")
+    console.print(f"UI     {settings.url}/dags/{dag_id}/runs/{dag_run_id}", soft_wrap=True)
+    console.print(f"login  {LOGIN} / {settings.password()}", highlight=False)
+    console.print("next   make demo (again, reuses everything), make status, make logs, make down, make clean", soft_wrap=True)
     return 0 if state == "success" and run_row["state"] == "passed" else 1
 
 
@@ -195,7 +197,7 @@ def _refusal(api: Api, dag_id: str, dag_run_id: str) -> str:
 
 
 def _task_name(row: dict[str, Any]) -> str:
-    return row["task"] + (f" [{row['map_index']}]" if row["map_index"] >= 0 else "")
+    return str(row["task"]) + (f" [{row['map_index']}]" if row["map_index"] >= 0 else "")
 
 
 def _state(state: str) -> str:

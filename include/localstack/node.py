@@ -1,4 +1,4 @@
-"""The demo's node: this machine, behind an SSH server of the project on loopback, so that every stage goes through SSH as in production.
+"""The demo's node: this machine, behind an SSH server of the project on loopback: every stage goes through SSH as in production.
 
 The server (asyncssh) takes one user key and shows one host key, both made fresh per state folder; the host key is pinned in the
 Airflow connection. Commands run with a plain login's environment, never with Airflow's: a node knows nothing of the control plane.
@@ -17,19 +17,30 @@ import time
 from pathlib import Path
 
 import asyncssh
+
 from include.localstack.settings import ROOT, STACK_TAG, Settings, StackError, free_port, listening, write_private
 
 #: Variables that a node's own login would have: where packages and certificates come from, and who and where the user is.
 LOGIN_VARIABLES = ("HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "PATH", "TMPDIR", "TZ")
-LOGIN_PREFIXES = ("PIP_", "UV_", "SSL_", "REQUESTS_CA", "CURL_CA", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http", "no_proxy", "OPENBLAS_")
+LOGIN_PREFIXES = (
+    "PIP_",
+    "UV_",
+    "SSL_",
+    "REQUESTS_CA",
+    "CURL_CA",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+    "http",
+    "no_proxy",
+    "OPENBLAS_",
+)
 START_TIMEOUT_S = 20
 
 
 def login_environment(variables: dict[str, str], tag: str) -> dict[str, str]:
     """Pick a login's variables out of ``variables``; the stack's tag lets it find what was started through this server."""
-    kept = {
-        name: value for name, value in variables.items() if name in LOGIN_VARIABLES or name.startswith(LOGIN_PREFIXES)
-    }
+    kept = {name: value for name, value in variables.items() if name in LOGIN_VARIABLES or name.startswith(LOGIN_PREFIXES)}
     return {**kept, STACK_TAG: tag}
 
 
@@ -88,6 +99,13 @@ def _public(path: Path) -> str:
     return " ".join(asyncssh.read_private_key(path).export_public_key().decode().split()[:2])
 
 
+class Loopback(asyncssh.SSHServer):
+    """Lets clients open tunnels to this machine's own ports, as sshd does; Ray's dashboard is reached so."""
+
+    def connection_requested(self, dest_host: str, *_: object) -> bool:
+        return dest_host in ("127.0.0.1", "localhost")
+
+
 async def _run(process: asyncssh.SSHServerProcess[bytes], environment: dict[str, str]) -> None:
     """Run one command by bash, as sshd does."""
     command = ["bash", "-c", process.command] if process.command else ["bash", "-l"]
@@ -117,6 +135,7 @@ async def serve(settings: Settings) -> None:
         server_host_keys=[str(settings.node / "host_key")],
         authorized_client_keys=asyncssh.import_authorized_keys(user_key),
         process_factory=lambda process: _run(process, environment),
+        server_factory=Loopback,
         sftp_factory=True,
         encoding=None,
     )

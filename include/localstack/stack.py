@@ -7,7 +7,16 @@ import shutil
 import time
 
 from include.localstack import airflow, node, postgres
-from include.localstack.settings import DISK_GB, LOGIN, STACK_TAG, STATE_VARIABLE, Settings, StackError, airflow_environment, listening
+from include.localstack.settings import (
+    DISK_GB,
+    LOGIN,
+    STACK_TAG,
+    STATE_VARIABLE,
+    Settings,
+    StackError,
+    airflow_environment,
+    listening,
+)
 from include.node import processes
 from include.regression.store import migrate
 
@@ -66,8 +75,10 @@ def check_disk(settings: Settings) -> None:
     # Most of it is the node's environments, which are there after the first run.
     needed = 2 if (settings.work_dir / "environments").exists() else DISK_GB
     if free < needed:
-        raise StackError(f"{STATE_VARIABLE} = {str(settings.state)!r}: {free:.1f} GB are free there, {needed} are needed. Fix: free disk space, "
-                         f"or set {STATE_VARIABLE} to a folder with more.")
+        raise StackError(
+            f"{STATE_VARIABLE} = {str(settings.state)!r}: {free:.1f} GB are free there, {needed} are needed. Fix: free disk space, "
+            f"or set {STATE_VARIABLE} to a folder with more."
+        )
 
 
 def wait_for_dag(api: airflow.Api, dag_id: str) -> None:

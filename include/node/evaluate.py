@@ -22,7 +22,7 @@ from .processes import tail
 from .result import stop_with, write_result
 from .serve import mismatch, served_model
 
-#: Longest part of a prediction that is carried to the store: its end, where the answer stands. The whole stays in ais_bench's folder.
+#: What is stored of a prediction: its end, where the answer stands. The whole stays in ais_bench's folder.
 PREDICTION_CHARACTERS = 4000
 
 
@@ -52,7 +52,9 @@ def run_client(command: list[str], folder: Path, timeout_s: float) -> int:
         try:
             return client.wait(timeout=timeout_s)
         except subprocess.TimeoutExpired:
-            stop_with(f"ais_bench was still running after {timeout_s:.0f} s (evaluation.timeout_min):\n{tail(folder / 'client.log')}")
+            stop_with(
+                f"ais_bench was still running after {timeout_s:.0f} s (evaluation.timeout_min):\n{tail(folder / 'client.log')}"
+            )
     raise AssertionError
 
 

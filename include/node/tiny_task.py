@@ -129,9 +129,7 @@ def make_tokenizer(questions: Questions) -> Any:
     corpus = [f"user\n{q.text}{HINT} assistant\n{boxed(q.answer)} {plain(q.answer)}" for q in questions.training[:200]]
     special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(
-        vocab_size=640, initial_alphabet=alphabet, special_tokens=special, show_progress=False
-    )
+    trainer = trainers.BpeTrainer(vocab_size=640, initial_alphabet=alphabet, special_tokens=special, show_progress=False)
     bpe.train_from_iterator(corpus, trainer)
     return PreTrainedTokenizerFast(
         tokenizer_object=bpe,
@@ -216,7 +214,7 @@ class WarmStart:
         self.model.train()
         said = [self.tokenizer.decode(row[width:], skip_special_tokens=True).strip() for row in sampled]
         right = [text == boxed(question.answer) for text, question in zip(said, self.questions.validation, strict=True)]
-        return sum(right) / len(right)
+        return float(sum(right) / len(right))
 
     def _prompt(self, question: Question) -> list[int]:
         messages = [{"role": "user", "content": question.text + HINT}]
@@ -256,8 +254,8 @@ def make(into: Path, seed: int) -> dict[str, object]:
     low, high = TARGET_ACCURACY
     if not low <= float(warm["accuracy"]) <= high:
         stop_with(
-            f"the warm start answers {warm['accuracy']:.0%} after {warm['steps']} steps, outside {low:.0%}-{high:.0%}: reinforcement "
-            "learning would have nothing to start from or nothing to gain. Try another model.seed in the suite"
+            f"the warm start answers {warm['accuracy']:.0%} after {warm['steps']} steps, outside {low:.0%}-{high:.0%}: "
+            "reinforcement learning would have nothing to start from or nothing to gain. Try another model.seed in the suite"
         )
     model.save_pretrained(building / "model")
     tokenizer.save_pretrained(building / "model")

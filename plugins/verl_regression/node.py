@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any
 
 from airflow.providers.ssh.hooks.ssh import SSHHook
+
 from include.regression.commands.shell import Command
 
 

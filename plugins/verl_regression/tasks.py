@@ -10,6 +10,7 @@ from typing import Any
 
 from airflow.sdk import get_current_context, task
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+
 from include.regression.commands import convert
 from include.regression.config import Catalogue, ConfigError, RunSpec
 from include.regression.config import resolve as resolve_spec
@@ -130,10 +131,11 @@ def close_run(spec: dict[str, Any] | None) -> str:
     if broken:
         first = broken[0]
         state = "infra_error" if first["stage"].startswith(INFRASTRUCTURE) else "failed"
-        reason = f"{first['task']}: {first['message'] or 'no message'}"
+        reason: str | None = f"{first['task']}: {first['message'] or 'no message'}"
+    elif run["verdict"]:
+        state, reason = run["verdict"], None
     else:
-        state = run["verdict"] or "failed"
-        reason = None if run["verdict"] else "the run ended before it was judged"
+        state, reason = "failed", "the run ended before it was judged"
     writes.finish_run(run["run"], state, reason)
     print(f"run {spec['run']} ended as {state}")
     return state

@@ -18,14 +18,14 @@ def why_no_weight_conversion(spec: RunSpec) -> str | None:
     return None
 
 
-def hf_dir(spec: RunSpec, checkpoint_dir: str) -> str:
+def hf_dir(checkpoint_dir: str) -> str:
     """Folder of the converted weights, beside the checkpoint they were made from."""
     return f"{checkpoint_dir}/hf"
 
 
 def merge(spec: RunSpec, checkpoint_dir: str) -> Command:
     """Convert with ``verl.model_merger``, then load and check the result (result: include/node/check_weights.py)."""
-    target = hf_dir(spec, checkpoint_dir)
+    target = hf_dir(checkpoint_dir)
     merger = [
         spec.python("train"),
         "-m",

@@ -18,7 +18,9 @@ def prepare(spec: RunSpec) -> Command:
     variables, maker = job_environment(spec, "data"), spec.suite.model.maker
     if maker is None:
         config = shlex.quote(f"{spec.base_model}/config.json")
-        problem = f"model.path = {spec.base_model!r}: holds no config.json on this node. Fix: put the model there, or correct the suite."
+        problem = (
+            f"model.path = {spec.base_model!r}: holds no config.json on this node. Fix: put the model there, or correct the suite."
+        )
         script = f'test -f {config} || {{ echo {shlex.quote(problem)} >&2; exit 1; }}\necho "{{}}" > "$RESULT_FILE"'
         return Command(script, variables, timeout_s=60)
     arguments = ["--into", spec.data_dir, "--seed", str(spec.suite.model.seed)]

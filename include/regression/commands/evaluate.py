@@ -6,7 +6,7 @@ import hashlib
 import json
 import shlex
 
-from include.regression.commands.serve import HOST, SERVED_NAME, expected
+from include.regression.commands.serve import HOST, SERVED_NAME, expected, server
 from include.regression.commands.shell import Command, job_environment, node_script
 from include.regression.config import RunSpec
 
@@ -19,9 +19,14 @@ def repeat_dir(spec: RunSpec, which: str, dataset: str, number: int, attempt: in
     return f"{spec.run_dir}/evaluation/{which}/{dataset}/repeat-{number}/attempt-{attempt}"
 
 
-def seed_of(spec: RunSpec, number: int) -> int:
-    """Seed of a repeat's requests: each repeat draws its own answers, every run the same ones."""
-    return spec.suite.evaluation.seed + number
+def seed_of(spec: RunSpec, number: int) -> int | None:
+    """Seed that is sent with every request of a repeat, or None.
+
+    vLLM draws a request's tokens from the request's own seed, and the client sends the same one with every question: sampled
+    answers would rise and fall together (seen: repeats of 75 % and 0 % of the same model). So a seed is sent at temperature 0
+    only, as in the reference procedure; sampled requests draw from the server's generator, which was seeded at its start.
+    """
+    return spec.suite.evaluation.seed + number if spec.suite.evaluation.temperature == 0 else None
 
 
 def client_config(spec: RunSpec, model_dir: str, number: int) -> str:
@@ -30,7 +35,7 @@ def client_config(spec: RunSpec, model_dir: str, number: int) -> str:
     It lies in the repeat's own folder (``--config-dir``), never inside the package. ``path`` is the folder of the tokenizer.
     ``max_out_len`` is the suite's output length; the server was started with input + output.
     """
-    evaluation = spec.suite.evaluation
+    evaluation, seed = spec.suite.evaluation, seed_of(spec, number)
     fields: dict[str, object] = {
         "attr": "service",
         "abbr": MODEL_ABBR,
@@ -50,7 +55,7 @@ def client_config(spec: RunSpec, model_dir: str, number: int) -> str:
         "generation_kwargs": {
             "temperature": evaluation.temperature,
             "top_p": evaluation.top_p,
-            "seed": seed_of(spec, number),
+            **({} if seed is None else {"seed": seed}),
         },
     }
     lines = [f"        {key}={value!r}," for key, value in fields.items()]
@@ -106,15 +111,16 @@ def repeat(spec: RunSpec, which: str, model_dir: str, dataset: str, number: int,
 
 
 def base_fingerprint(spec: RunSpec, data_hash: str) -> str:
-    """Hash everything that decides the base model's score; runs with the same value share its evaluation."""
-    evaluation = spec.suite.evaluation
-    settings = {
+    """Hash everything that decides the base model's score; runs with the same value share its evaluation.
+
+    ``data_hash`` stands for the weights and the questions; server and client are taken as they are rendered, so that a change of
+    either command makes the base model be evaluated anew.
+    """
+    decisive = {
         "data": data_hash,
-        "model": spec.base_model,
-        "lengths": spec.suite.lengths.model_dump(),
-        "serving": spec.suite.serving.model_dump(),
-        "evaluation": evaluation.model_dump(exclude={"repeats", "at_once", "timeout_min"}),
-        "stack": [spec.stack.train_lock, spec.stack.eval_lock],
-        "cluster": spec.cluster.name,
+        "server": server(spec, spec.base_model),
+        "client": client_config(spec, spec.base_model, 1),
+        "datasets": [dataset.model_dump() for dataset in spec.suite.evaluation.datasets],
+        "locks": [spec.stack.train_lock, spec.stack.eval_lock],
     }
-    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()

@@ -162,5 +162,3 @@ def _check_parallel(field: str, tensor: int, data: int, spec: RunSpec, where: st
             "lower it, or choose a larger cluster",
             where,
         )
-
-

@@ -36,10 +36,11 @@ class Lengths(Model):
 
 
 class Training(Model):
-    """GRPO training. ``prompt_tokens`` and ``response_tokens`` are verl's padding lengths; ``micro_batch`` is samples per device
-    (default: all at once); files default to what the maker made. ``overrides`` are Hydra overrides of verl; a key that starts with ``+`` adds to its config.
+    """GRPO training.
 
-    ``warmup_steps`` are left out of the steady window over which throughput and time per step are taken.
+    ``prompt_tokens`` and ``response_tokens`` are verl's padding lengths; ``micro_batch`` is samples per device (default: all at
+    once); files default to what the maker made. ``overrides`` are Hydra overrides of verl; a key that starts with ``+`` adds to its
+    config. ``warmup_steps`` are left out of the steady window over which throughput and time per step are taken.
     """
 
     backend: Literal["fsdp", "megatron"]

@@ -67,9 +67,7 @@ def mean_of_shares(shares: Sequence[float], confidence: float) -> Estimate:
     return Estimate(mean, mean - margin, mean + margin)
 
 
-def paired_difference(
-    first: Mapping[str, float], second: Mapping[str, float], confidence: float
-) -> Estimate:
+def paired_difference(first: Mapping[str, float], second: Mapping[str, float], confidence: float) -> Estimate:
     """Mean of ``second`` - ``first`` over the questions of both, with its interval. Raises ValueError if the questions differ."""
     if first.keys() != second.keys():
         raise ValueError(f"the two evaluations asked different questions ({len(first)} and {len(second)})")

@@ -100,6 +100,4 @@ def overall(judged: list[Judged]) -> Verdict:
 def judge_run(metrics: TrainMetrics, base: Shares, trained: Shares, confidence: float, warmup_steps: int) -> list[Judged]:
     """Judge everything that a run measured, in the order in which it is shown."""
     judged = [judge_reward(metrics, confidence), *record_performance(metrics, warmup_steps)]
-    for dataset in trained:
-        judged.append(judge_accuracy(dataset, base.get(dataset, {}), trained[dataset], confidence))
-    return judged
+    return judged + [judge_accuracy(name, base.get(name, {}), trained[name], confidence) for name in trained]

@@ -6,8 +6,6 @@ import os
 from functools import cache
 from pathlib import Path
 
-from alembic import command
-from alembic.config import Config
 from sqlalchemy import Engine, create_engine, make_url, text
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.pool import NullPool
@@ -41,6 +39,10 @@ def migrate(url: str | None = None) -> None:
 
     Raises DatabaseDown if Postgres does not answer.
     """
+    # Imported here: the DAG files import this package, and only who migrates needs alembic.
+    from alembic import command
+    from alembic.config import Config
+
     the_engine = engine(url)
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
@@ -54,4 +56,6 @@ def migrate(url: str | None = None) -> None:
             connection.commit()
     except OperationalError as error:
         shown = make_url(the_engine.url).render_as_string(hide_password=True)
-        raise DatabaseDown(f"the results database {shown} does not answer: {error.orig}. Start it, or mend {URL_VARIABLE}") from error
+        raise DatabaseDown(
+            f"the results database {shown} does not answer: {error.orig}. Start it, or mend {URL_VARIABLE}"
+        ) from error

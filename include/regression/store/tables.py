@@ -87,7 +87,8 @@ train_metrics = Table(
 
 _repeat_key = ("run", "model", "dataset", "repeat", "attempt")
 
-#: One row per attempt at a repeat. ``model`` is base or trained; ``accuracy`` is ais_bench's own, in percent, null if not ``valid``.
+#: One row per attempt at a repeat. ``model`` is base or trained; ``accuracy`` is ais_bench's own, in percent, null if
+#: not ``valid``; ``seed`` is what was sent with the requests, null if none was.
 evaluation_repeats = Table(
     "evaluation_repeats",
     metadata,
@@ -101,7 +102,7 @@ evaluation_repeats = Table(
     Column("accuracy", Double),
     Column("correct", Integer),
     Column("questions", Integer, nullable=False),
-    Column("seed", Integer, nullable=False),
+    Column("seed", Integer),
     Column("seconds", Double),
     Column("folder", Text),
 )

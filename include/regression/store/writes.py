@@ -110,7 +110,7 @@ def save_steps(run: str, attempt: int, steps: Sequence[Step]) -> None:
         _upsert(connection, train_metrics, rows)
 
 
-def save_repeat(run: str, model: str, dataset: str, number: int, attempt: int, seed: int, repeat: Repeat) -> None:
+def save_repeat(run: str, model: str, dataset: str, number: int, attempt: int, seed: int | None, repeat: Repeat) -> None:
     """Write a repeat that counts, with one row per question."""
     key = {"run": run, "model": model, "dataset": dataset, "repeat": number, "attempt": attempt}
     row = {
@@ -144,7 +144,9 @@ def save_repeat(run: str, model: str, dataset: str, number: int, attempt: int, s
         _upsert(connection, evaluation_items, items)
 
 
-def save_invalid_repeat(run: str, model: str, dataset: str, number: int, attempt: int, seed: int, questions: int, reason: str) -> None:
+def save_invalid_repeat(
+    run: str, model: str, dataset: str, number: int, attempt: int, seed: int | None, questions: int, reason: str
+) -> None:
     """Write an attempt at a repeat that does not count, with its reason and without a score."""
     row = {"run": run, "model": model, "dataset": dataset, "repeat": number, "attempt": attempt}
     row |= {"valid": False, "reason": _storable(reason), "accuracy": None, "correct": None, "questions": questions, "seed": seed}

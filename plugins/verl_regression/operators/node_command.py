@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow.sdk import BaseOperator, Context
+
 from include.regression.commands import environments
 from include.regression.commands.shell import Command
 from include.regression.config import RunSpec

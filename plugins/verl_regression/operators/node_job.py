@@ -9,6 +9,7 @@ from typing import Any
 
 from airflow.providers.ssh.utils.remote_job import RemoteJobPaths, build_posix_wrapper_command
 from airflow.sdk import BaseOperator, Context
+
 from include.regression.commands import environments
 from include.regression.commands.shell import JOB_TAG, Command
 from include.regression.config import RunSpec
@@ -29,8 +30,8 @@ class NodeJob(BaseOperator):
     earlier attempt's files. ``collect(spec, result, **arguments, attempt=...)`` turns the job's result (one JSON object) into
     what the task returns, and may raise to say that the result does not count.
 
-    A retry finds the job of the attempt before: still running, it is waited for; finished, its result is taken; failed or lost, a new
-    one is started. So a dead worker, triggerer or SSH link never makes a second copy.
+    A retry finds the job of the attempt before: still running, it is waited for; finished, its result is taken; failed or lost,
+    a new one is started. So a dead worker, triggerer or SSH link never makes a second copy.
     """
 
     template_fields = ("spec", "arguments")

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from airflow.sdk import BaseOperator, Context
+
 from include.regression.commands import ray as ray_commands
 from include.regression.commands import train
 from include.regression.config import RunSpec
@@ -23,8 +24,8 @@ class TrainingFailed(Exception):
 class RayTraining(BaseOperator):
     """Submit the training and defer until it ends; its metrics reach Postgres while it runs.
 
-    A retry waits for a job that still runs, or takes one that succeeded unseen; otherwise it submits a new attempt with folders of its
-    own. Returns the attempt and its checkpoint folder.
+    A retry waits for a job that still runs, or takes one that succeeded unseen; otherwise it submits a new attempt with folders
+    of its own. Returns the attempt and its checkpoint folder.
     """
 
     template_fields = ("spec",)

@@ -21,8 +21,8 @@ class RayTrainingTrigger(BaseTrigger):
     """Poll a Ray job over one SSH connection: the dashboard through a tunnel, log and metrics file by ``tail``.
 
     ``token_command`` prints the cluster's token on the node; the token is never stored. The event has ``status`` (Ray's terminal
-    state, TIMEOUT or UNREACHABLE) and ``message``. Metrics are written with the run's key, attempt and step as key, so a trigger that
-    starts over reads the file from the start and changes nothing.
+    state, TIMEOUT or UNREACHABLE) and ``message``. Metrics are keyed by run, attempt and step, so a trigger that starts over reads
+    the file from the start and changes nothing.
     """
 
     def __init__(
@@ -56,8 +56,8 @@ class RayTrainingTrigger(BaseTrigger):
         self._log_offset = 0
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        names = ("ssh_conn_id", "host", "port", "token_command", "attempt", "submission_id")
-        names += ("metrics_file", "log_file", "poll_s", "deadline")
+        names = ["ssh_conn_id", "host", "port", "token_command", "attempt", "submission_id"]
+        names += ["metrics_file", "log_file", "poll_s", "deadline"]
         arguments = {name: getattr(self, name) for name in names}
         return f"{type(self).__module__}.{type(self).__qualname__}", {**arguments, "run": self.run_key}
 
@@ -122,9 +122,7 @@ class RayTrainingTrigger(BaseTrigger):
             await asyncio.to_thread(save_steps, self.run_key, self.attempt, steps)
         self._metrics_offset += consumed
         for step in steps:
-            self.log.info(
-                "step %d: reward %s, %s s", step.step, step.values.get(REWARD), step.values.get(TIME_PER_STEP)
-            )
+            self.log.info("step %d: reward %s, %s s", step.step, step.values.get(REWARD), step.values.get(TIME_PER_STEP))
 
     async def _read(self, ssh: asyncssh.SSHClientConnection, path: str, offset: int) -> str:
         command = f"tail -c +{offset + 1} {shlex.quote(path)} 2>/dev/null | head -c {CHUNK_BYTES} || true"

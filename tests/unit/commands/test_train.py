@@ -1,0 +1,56 @@
+"""The training's overrides, checked against the release's real configuration keys."""
+
+from __future__ import annotations
+
+from include.regression.commands import ray, train
+from include.regression.config import RunSpec
+from tests.conftest import DATA
+
+
+def known_keys(release: str) -> set[str]:
+    lines = (DATA / "config_keys" / f"{release}.txt").read_text().splitlines()
+    return {line for line in lines if not line.startswith("#")}
+
+
+def test_every_override_exists_in_the_release_or_is_a_deliberate_addition(spec: RunSpec) -> None:
+    keys = known_keys(spec.release.name)
+    for key in train.overrides(spec, attempt=1):
+        if key.startswith("+"):
+            assert key[1:] not in keys, f"{key} exists: the plus would be an error in Hydra"
+        else:
+            assert key in keys
+
+
+def test_attempts_share_no_folder_and_nothing_is_resumed(spec: RunSpec) -> None:
+    first, second = train.job(spec, 1), train.job(spec, 2)
+    assert first.submission_id != second.submission_id
+    assert first.metrics_file != second.metrics_file
+    assert train.overrides(spec, 1)["trainer.default_local_dir"] != train.overrides(spec, 2)["trainer.default_local_dir"]
+    assert train.overrides(spec, 1)["trainer.resume_mode"] == "disable"
+    assert first.checkpoint_dir.startswith(str(train.overrides(spec, 1)["trainer.default_local_dir"]))
+
+
+def test_values_are_spelled_as_hydra_reads_them() -> None:
+    assert train.render({"a.b": True, "c": 1e-3, "d": "x", "e": 4}) == ["a.b=true", "c=0.001", "d=x", "e=4"]
+
+
+def test_the_suite_has_the_last_word(spec: RunSpec) -> None:
+    assert train.overrides(spec, 1)["reward.custom_reward_function.path"] == "pkg://verl_cpu.reward"
+
+
+def test_workers_get_their_variables_through_the_job(spec: RunSpec) -> None:
+    variables = train.job(spec, 1).runtime_env["env_vars"]
+    assert variables["VERL_PLATFORM"] == "cpu"
+    assert variables["OMP_NUM_THREADS"] == "1"
+    assert variables["VERL_FILE_LOGGER_PATH"].endswith("/training/attempt-1/metrics.jsonl")
+    assert variables["VERL_REGRESSION_JOB"] == "tiny-1/train"
+
+
+def test_the_ray_head_stays_on_loopback_with_a_token(spec: RunSpec) -> None:
+    command = ray.head(spec)
+    assert command.environment["RAY_AUTH_MODE"] == "token"
+    assert command.environment["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] == "0"
+    assert "--node-ip-address=127.0.0.1" in command.script
+    assert '"NPU": 1' in command.script
+    # 107 bytes are all that a Unix socket's path may have; Ray adds about 75.
+    assert len(ray.temp_dir(spec)) < 32
