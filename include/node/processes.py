@@ -22,6 +22,7 @@ HOME = "VERL_REGRESSION_HOME"
 JOB = "VERL_REGRESSION_JOB"
 GRACE_S = 15.0
 KILL_WAIT_S = 5.0
+LEADERS_FIRST_S = 4.0
 
 
 def environment_of(pid: int) -> dict[str, str]:
@@ -60,18 +61,19 @@ def stop(home: str, job: str, grace_s: float = GRACE_S) -> dict[str, list[int]]:
 
 
 def stop_all(look: Callable[[], list[int]], grace_s: float = GRACE_S) -> dict[str, list[int]]:
-    """Stop what ``look`` lists: TERM to the session leaders, then to the rest, then KILL, then look again.
+    """Stop what ``look`` lists: TERM to the session leaders, soon after to the rest, after ``grace_s`` KILL, then look again.
 
-    Leaders go first because Ray and vLLM end their own children in order. Returns the pids that were ``found``, the ones
-    that had to be ``killed``, and those that are ``left`` (none, unless the kernel holds them).
+    Leaders go first because Ray ends its own children in order; asked all at once, some of them wait for ever. Returns the pids that were ``found``, the ones that had to be ``killed``, and those that are ``left`` (none, unless the kernel
+    holds them).
     """
     found = look()
-    leaders = [pid for pid in found if _session_of(pid) == pid]
-    _signal(leaders or found, signal.SIGTERM)
-    if not _gone_within(look, grace_s):
-        _signal(look(), signal.SIGTERM)
+    leaders = [pid for pid in found if _is_session_leader(pid)]
+    if leaders:
+        _signal(leaders, signal.SIGTERM)
+        _gone_within(look, min(grace_s, LEADERS_FIRST_S))
+    _signal(look(), signal.SIGTERM)
     killed: list[int] = []
-    if not _gone_within(look, KILL_WAIT_S):
+    if not _gone_within(look, grace_s):
         killed = look()
         _signal(killed, signal.SIGKILL)
         _gone_within(look, KILL_WAIT_S)
@@ -113,11 +115,11 @@ def _ancestors() -> set[int]:
     return pids
 
 
-def _session_of(pid: int) -> int:
+def _is_session_leader(pid: int) -> bool:
     try:
-        return os.getsid(pid)
+        return os.getsid(pid) == pid
     except ProcessLookupError:
-        return -1
+        return False
 
 
 def _signal(pids: Iterable[int], number: signal.Signals) -> None:

@@ -56,7 +56,7 @@ def store(results_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     monkeypatch.setenv("VERL_REGRESSION_DB", results_url)
     yield
-    with engine().begin() as connection:
+    with engine(results_url).begin() as connection:
         for table in reversed(metadata.sorted_tables):
             connection.execute(table.delete())
 

@@ -156,7 +156,7 @@ def test_a_node_without_the_python_is_refused_by_name(on_node: RunSpec) -> None:
 
 
 def test_another_host_key_is_refused(ssh_connection: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    other = asyncssh.generate_private_key("ssh-ed25519").export_public_key().decode().rsplit(" ", 1)[0].strip()
+    other = asyncssh.generate_private_key("ssh-ed25519").export_public_key().decode()
     connection = json.loads(ssh_connection)
     connection["extra"]["host_key"] = " ".join(other.split()[:2])
     monkeypatch.setenv("AIRFLOW_CONN_IMPOSTOR", json.dumps(connection))

@@ -39,6 +39,10 @@ with path.open("wb", buffering=0) as log:
 """
 
 
+#: As rendered for verl; the tests replace what it runs, not how it is submitted.
+REAL_JOB = train.job
+
+
 @pytest.fixture(scope="module")
 def monkeypatch() -> Iterator[pytest.MonkeyPatch]:
     """Of module scope: the head serves all tests of this file."""
@@ -69,7 +73,7 @@ def up(request: pytest.FixtureRequest, settings: Any, ssh_connection: str, monke
 
 
 def job_of(spec: RunSpec, attempt: int, code: str) -> train.RayJob:
-    real = train.job(spec, attempt)
+    real = REAL_JOB(spec, attempt)
     return train.RayJob(**{**real.__dict__, "entrypoint": shlex.join([sys.executable, "-c", code])})
 
 

@@ -72,7 +72,7 @@ class NodeJob(BaseOperator):
             environment = {**command.environment, "RESULT_FILE": f"{paths.job_dir}/result.json"}
             wrapper = build_posix_wrapper_command(f"(\n{strict(command.script)}\n)", paths)
             self.log.info("attempt %d on %s, log %s:\n%s", attempt, spec.cluster.head.name, paths.log_file, command.script)
-            node.sh(with_environment(wrapper, environment))
+            node.sh(with_environment(f"rm -rf {shlex.quote(paths.job_dir)}\n{wrapper}", environment))
         self._wait(spec, ti, job)
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
@@ -132,9 +132,11 @@ def _label(context: Context, arguments: dict[str, Any]) -> None:
 
 
 def _state(node: NodeConnection, paths: RemoteJobPaths) -> str:
-    """Look at a job: its exit status, "running", or "gone"."""
-    code, pid = shlex.quote(paths.exit_code_file), shlex.quote(paths.pid_file)
-    script = f'if test -s {code}; then cat {code}; elif kill -0 "$(cat {pid})" 2>/dev/null; then echo running; else echo gone; fi'
+    """Look at a job: its exit status, "running", or "gone". A job that was started a moment ago has yet to write its pid."""
+    folder, code, pid = (shlex.quote(path) for path in (paths.job_dir, paths.exit_code_file, paths.pid_file))
+    script = f"""
+for _ in $(seq 50); do test -d {folder} && ! test -s {pid} || break; sleep 0.1; done
+if test -s {code}; then cat {code}; elif kill -0 "$(cat {pid})" 2>/dev/null; then echo running; else echo gone; fi"""
     return node.sh(script).strip()
 
 
