@@ -113,8 +113,8 @@ def stop(settings: Settings, grace_s: float = 20) -> None:
 def _write_shim(settings: Settings) -> None:
     """Put an ``airflow`` before the real one that starts scheduler and triggerer without their log servers.
 
-    Those listen on every interface and have no setting for it (airflow/utils/serve_logs/core.py: host=""). On one machine the UI reads
-    the log files themselves. ``airflow standalone`` finds its components by name on PATH, and so finds this one.
+    Those listen on every interface and have no setting for it (airflow/utils/serve_logs/core.py: host=""). On one machine the UI
+    reads the log files themselves. ``airflow standalone`` finds its components by name on PATH, and so finds this one.
     """
     real = Path(sys.executable).parent / "airflow"
     shim = settings.state / "bin" / "airflow"

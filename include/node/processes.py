@@ -63,8 +63,8 @@ def stop(home: str, job: str, grace_s: float = GRACE_S) -> dict[str, list[int]]:
 def stop_all(look: Callable[[], list[int]], grace_s: float = GRACE_S) -> dict[str, list[int]]:
     """Stop what ``look`` lists: TERM to the session leaders, soon after to the rest, after ``grace_s`` KILL, then look again.
 
-    Leaders go first because Ray ends its own children in order; asked all at once, some of them wait for ever. Returns the pids that were ``found``, the ones that had to be ``killed``, and those that are ``left`` (none, unless the kernel
-    holds them).
+    Leaders go first because Ray ends its own children in order; asked all at once, some of them wait for ever. Returns the pids
+    that were ``found``, the ones that had to be ``killed``, and those that are ``left`` (none, unless the kernel holds them).
     """
     found = look()
     leaders = [pid for pid in found if _is_session_leader(pid)]

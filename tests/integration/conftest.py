@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from include.localstack import node, postgres
 from include.localstack.settings import STACK_TAG, Settings, free_port
 from include.node import processes

@@ -13,11 +13,12 @@ from typing import Any
 import asyncssh
 import pytest
 from airflow.sdk.exceptions import TaskDeferred
+from paramiko.ssh_exception import SSHException
+
 from include.localstack.settings import Settings
 from include.node import processes
 from include.regression.commands.shell import Command, job_environment
 from include.regression.config import RunSpec
-from paramiko.ssh_exception import SSHException
 from tests.integration.airflow_context import StateStore, context
 from verl_regression.node import NodeConnection, NodeError
 from verl_regression.operators.node_command import NodeCommand, PrepareNode
@@ -61,8 +62,8 @@ def event_of(trigger: NodeJobTrigger) -> dict[str, Any]:
     return asyncio.run(asyncio.wait_for(first(), 60))
 
 
-def test_a_job_returns_its_result_and_its_whole_log(prepared: RunSpec, caplog: pytest.LogCaptureFixture) -> None:
-    text = "echo first; echo second >&2\necho '{\"answer\": 42}' > \"$RESULT_FILE\"\necho last"
+def test_a_job_returns_its_result_and_its_whole_log(prepared: RunSpec) -> None:
+    text = 'echo first; echo second >&2\necho \'{"answer": 42}\' > "$RESULT_FILE"\necho last'
     operator, store = job(prepared, script(text)), StateStore()
     event = event_of(started(operator, store))
     assert operator.execute_complete(context(store), event) == {"answer": 42}
@@ -138,12 +139,13 @@ def wait_for_pid(trigger: NodeJobTrigger) -> int:
 
 
 def test_short_commands_return_their_result(prepared: RunSpec) -> None:
-    render = script("echo \"{\\\"tag\\\": \\\"$VERL_REGRESSION_JOB\\\"}\" > \"$RESULT_FILE\"")
+    render = script('echo "{\\"tag\\": \\"$VERL_REGRESSION_JOB\\"}" > "$RESULT_FILE"')
     operator = NodeCommand(task_id="short", spec=prepared.model_dump(mode="json"), render=render)
     assert operator.execute({}) == {"tag": f"{prepared.run}/work"}  # type: ignore[arg-type]
 
 
-def test_a_short_command_that_fails_shows_its_output(on_node: RunSpec) -> None:
+@pytest.mark.usefixtures("on_node")
+def test_a_short_command_that_fails_shows_its_output() -> None:
     with NodeConnection("laptop_node") as node, pytest.raises(NodeError, match=r"exit status 7[\s\S]*why"):
         node.sh("echo why >&2; exit 7")
 
@@ -175,7 +177,8 @@ def test_another_user_key_is_refused(settings: Settings, ssh_connection: str, mo
         pass
 
 
-def test_the_node_does_not_see_airflows_environment(on_node: RunSpec) -> None:
+@pytest.mark.usefixtures("on_node")
+def test_the_node_does_not_see_airflows_environment() -> None:
     with NodeConnection("laptop_node") as node:
         seen = node.sh("env")
     assert "AIRFLOW" not in seen

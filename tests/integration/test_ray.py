@@ -14,12 +14,15 @@ from typing import Any
 import httpx
 import pytest
 from airflow.sdk.exceptions import TaskDeferred
+
+from include.localstack.settings import Settings
 from include.node import processes
 from include.regression.commands import ray as ray_commands
 from include.regression.commands import train
 from include.regression.config import RunSpec
 from include.regression.store import queries, writes
 from tests.integration.airflow_context import StateStore, context
+from tests.integration.conftest import spec_on_node
 from verl_regression.node import NodeConnection
 from verl_regression.operators import ray_training
 from verl_regression.operators.node_command import NodeCommand, PrepareNode
@@ -51,10 +54,9 @@ def monkeypatch() -> Iterator[pytest.MonkeyPatch]:
 
 
 @pytest.fixture(scope="module")
-def up(request: pytest.FixtureRequest, settings: Any, ssh_connection: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunSpec]:
-    from tests.integration import conftest
-
-    spec = conftest.spec_on_node(settings, monkeypatch)
+def up(settings: Settings, ssh_connection: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunSpec]:
+    assert ssh_connection
+    spec = spec_on_node(settings, monkeypatch)
     # The node's training environment is this test environment, which has Ray with its dashboard.
     environment = Path(spec.environment_dir("train"))
     environment.parent.mkdir(parents=True, exist_ok=True)

@@ -8,22 +8,22 @@ from typing import Any
 
 import numpy
 import pytest
+from sqlalchemy import func, select, text
+
 from include.regression.config import RunSpec
 from include.regression.judge.verdict import Judged
 from include.regression.parsers.ais_bench import Item, Repeat
 from include.regression.parsers.verl_metrics import Step, as_number
 from include.regression.store import DatabaseDown, engine, migrate, queries, writes
 from include.regression.store.tables import metadata
-from sqlalchemy import func, select, text
 
 pytestmark = pytest.mark.usefixtures("store")
 
 
 def counts() -> dict[str, int]:
     with engine().connect() as connection:
-        return {
-            name: connection.execute(select(func.count()).select_from(table)).scalar_one() for name, table in metadata.tables.items()
-        }
+        counted = {name: select(func.count()).select_from(table) for name, table in metadata.tables.items()}
+        return {name: connection.execute(statement).scalar_one() for name, statement in counted.items()}
 
 
 def a_repeat(right: int, of: int = 4) -> Repeat:
