@@ -37,14 +37,13 @@ def evaluated(which: str, suite: Suite, spec: XComArg, model_dir: XComArg) -> tu
     """Serve a model, run every data set x repeat against it, and stop the server whatever happened."""
     model = {"which": which, "model_dir": model_dir}
     repeats = tasks.plan(spec, which, model_dir)
-    server = NodeJob(task_id="start_server", spec=spec, render=serve.start, arguments=model, retries=1).as_setup()
+    server = NodeJob(task_id="start_server", spec=spec, render=serve.start, arguments=model).as_setup()
     repeat = NodeJob.partial(
         task_id="repeat",
         spec=spec,
         render=evaluate.repeat,
         collect=results.repeat_done,
         per_attempt=True,
-        retries=1,
         max_active_tis_per_dagrun=suite.evaluation.at_once,
         map_index_template="{{ label }}",
     ).expand(arguments=repeats)
@@ -66,7 +65,8 @@ def pipeline(suite: Suite, catalogue: Catalogue) -> DAG:
         max_active_runs=1,
         dagrun_timeout=timedelta(minutes=suite.training.timeout_min * 2 + suite.evaluation.timeout_min * 20),
         tags=["verl", suite.stack, suite.training.backend],
-        default_args={"owner": suite.owner, "retry_delay": timedelta(seconds=10), **RECORDED},
+        # A retry finds the job of the try before it; what a retry cannot mend fails at once.
+        default_args={"owner": suite.owner, "retries": 1, "retry_delay": timedelta(seconds=10), **RECORDED},
         params={
             "release": Param(suite.release, type="string", enum=catalogue.names("releases"), title="verl release"),
             "cluster": Param(suite.cluster, type="string", enum=catalogue.names("clusters"), title="Cluster"),
@@ -82,21 +82,20 @@ def pipeline(suite: Suite, catalogue: Catalogue) -> DAG:
                     spec=spec,
                     render=environments.build,
                     arguments={"environment": name},
-                    retries=1,
                 )
                 for name in ("train", "eval")
             }
             environment = tasks.record_environment(spec, node.output, build["train"].output, build["eval"].output)
             ray_head = NodeCommand(task_id="ray_head", spec=spec, render=ray.head).as_setup()
-            node >> [build["train"], build["eval"]]
-            build["train"] >> ray_head
+            # One after the other: everything else waits for the training environment, and both at once would halve its speed.
+            node >> build["train"] >> [build["eval"], ray_head]
 
         with TaskGroup("training"):
-            prepare = NodeJob(task_id="prepare_data", spec=spec, render=data.prepare, collect=results.data_ready, retries=1)
+            prepare = NodeJob(task_id="prepare_data", spec=spec, render=data.prepare, collect=results.data_ready)
             weights = tasks.convert_weights(spec)
             # Weights that need no conversion and a base model that is known are skipped; only a failure stops the way.
             ready = EmptyOperator(task_id="ready", trigger_rule="none_failed")
-            train = RayTraining(task_id="train", spec=spec, retries=1)
+            train = RayTraining(task_id="train", spec=spec)
             build["train"] >> prepare >> weights >> ready >> train
 
         with TaskGroup("base_evaluation"):
@@ -110,7 +109,6 @@ def pipeline(suite: Suite, catalogue: Catalogue) -> DAG:
                 render=convert.merge,
                 arguments={"checkpoint_dir": train.output["checkpoint_dir"]},
                 collect=results.converted,
-                retries=1,
             )
 
         with TaskGroup("evaluation"):

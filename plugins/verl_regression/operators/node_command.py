@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from airflow.sdk import BaseOperator, Context
+from airflow.sdk.exceptions import AirflowFailException
 
 from include.regression.commands import environments
 from include.regression.commands.shell import Command
-from include.regression.config import RunSpec
+from include.regression.config import ConfigError, RunSpec
 from include.regression.config.loading import INCLUDE
 from include.regression.parsers.facts import check_facts
 from verl_regression.node import NodeConnection
@@ -55,7 +56,10 @@ class PrepareNode(BaseOperator):
             self._copy_kit(node, spec)
             facts = node.run_for_result(environments.facts(spec), f"{spec.run_dir}/results/facts.json")
         self.log.info("%s", facts)
-        check_facts(spec, facts)
+        try:
+            check_facts(spec, facts)
+        except ConfigError as error:
+            raise AirflowFailException(str(error)) from error
         return facts
 
     def _copy_kit(self, node: NodeConnection, spec: RunSpec) -> None:

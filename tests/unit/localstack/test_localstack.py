@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import stat
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,6 +14,7 @@ import pytest
 
 from include.localstack import airflow, demo, node, postgres, stack
 from include.localstack.settings import STACK_TAG, Settings, StackError, airflow_environment
+from tests.conftest import ROOT
 
 
 @pytest.fixture
@@ -25,8 +30,6 @@ def test_a_port_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch, port: s
 
 
 def test_a_port_in_use_is_refused_before_anything_starts(settings: Settings) -> None:
-    import socket
-
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -88,3 +91,27 @@ def test_disk_counts_hard_links_once(tmp_path: Path) -> None:
     before = demo.disk_bytes(tmp_path)
     (tmp_path / "two").hardlink_to(tmp_path / "one")
     assert demo.disk_bytes(tmp_path) == before >= 100_000
+
+
+def test_make_without_python_311_says_what_to_do() -> None:
+    done = subprocess.run(["make", "setup", "PYTHON=/no/such/python"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "PYTHON = '/no/such/python': not Python 3.11. Fix: install Python 3.11" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--release", "v9.9"], "release = 'v9.9': unknown. Fix: did you mean 'v0.9.1'?"),
+        (["--suite", "tiny"], "suite = 'tiny': unknown"),
+        (["--cluster", "lap"], "cluster = 'lap': unknown. Fix: did you mean 'laptop'?"),
+    ],
+)
+def test_the_demo_refuses_bad_names_before_it_starts_anything(tmp_path: Path, arguments: list[str], message: str) -> None:
+    environment = {**os.environ, "VERL_REGRESSION_STATE": str(tmp_path / "state")}
+    command = [sys.executable, "-m", "include.localstack", "demo", *arguments]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "state").exists()
