@@ -2,8 +2,8 @@
 
 Everything is made from one seed: a byte-level BPE tokenizer with a chat template, a Qwen2 of 0.12 M parameters, sums of a
 two-digit and a one-digit number, and a supervised warm start. The warm start teaches like sloppy instruction data: the answer
-stands in ``\\boxed{}`` in ``BOXED`` of the examples and in plain words in the others. So the base model knows some arithmetic and
-half of the time the form; reinforcement learning has both to improve, and does.
+stands in ``\\boxed{}`` in the share ``BOXED`` of the examples and in plain words in the others. So the base model knows the arithmetic
+fairly well and the form less than half of the time; reinforcement learning has both to improve, and does.
 
 The evaluation sets are in AISBench's own file formats (datasets/aime2024.py: JSON lines of origin_prompt and gold_answer;
 datasets/math.py: one JSON object of problem and solution) and share no sum with the training questions.
@@ -29,13 +29,13 @@ from .result import stop_with, write_result
 #: What AISBench's aime2024_gen and math_prm800k_500_0shot_cot_gen append to each question.
 HINT = "\nPlease reason step by step, and put your final answer within \\boxed{}."
 WORDINGS = ("What is {a} + {b}?", "Calculate {a} + {b}.")
-BOXED = 0.6
+BOXED = 0.4
 ANSWER_TOKENS = 12
 EVALUATION_QUESTIONS = 64
 VALIDATION_QUESTIONS = 128
 TARGET_ACCURACY = (0.36, 0.60)
 CHECK_EVERY = 25
-MAX_STEPS = 1500
+MAX_STEPS = 2000
 BATCH = 64
 CHAT_TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"

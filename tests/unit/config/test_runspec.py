@@ -65,7 +65,7 @@ def test_unknown_names_are_refused_with_the_known_ones(arguments: dict[str, str]
         ({"training__tensor_parallel": 2}, "training.tensor_parallel", "choose a larger cluster"),
         ({"serving__data_parallel": 2}, "serving.tensor_parallel", "choose a larger cluster"),
         ({"stack": "npu"}, "cluster", "choose a cluster of kind npu"),
-        ({"training__warmup_steps": 18}, "training.warmup_steps", "below 18"),
+        ({"training__warmup_steps": 16}, "training.warmup_steps", "below 16"),
         ({"model__path": "/models/x"}, "model", "exactly one"),
     ],
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -90,7 +90,9 @@ def test_a_folder_with_a_torch_wheel_makes_pytorchs_index_unnecessary(tmp_path: 
     assert environment.index_options({"PIP_FIND_LINKS": str(tmp_path)}) == (["--find-links", str(tmp_path)], {})
 
 
-def test_uv_on_the_path_is_used(wanted: argparse.Namespace) -> None:
-    on_path = shutil.which("uv")
-    assert on_path, "the Makefile puts uv on the path"
-    assert environment.find_uv(wanted.tools, sys.executable) == on_path
+def test_uv_on_the_path_is_used(wanted: argparse.Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    uv = tmp_path / "uv"
+    uv.write_text("#!/bin/sh\n")
+    uv.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    assert environment.find_uv(wanted.tools, sys.executable) == str(uv)
