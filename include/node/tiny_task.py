@@ -2,8 +2,8 @@
 
 Everything is made from one seed: a byte-level BPE tokenizer with a chat template, a Qwen2 of 0.12 M parameters, sums of a
 two-digit and a one-digit number, and a supervised warm start. The warm start teaches like sloppy instruction data: the answer
-stands in ``\\boxed{}`` in the share ``BOXED`` of the examples and in plain words in the others. So the base model knows the arithmetic
-fairly well and the form less than half of the time; reinforcement learning has both to improve, and does.
+stands in ``\\boxed{}`` in the share ``BOXED`` of the examples and in plain words in the others. So the base model knows the
+arithmetic fairly well and the form less than half of the time; reinforcement learning has both to improve, and does.
 
 The evaluation sets are in AISBench's own file formats (datasets/aime2024.py: JSON lines of origin_prompt and gold_answer;
 datasets/math.py: one JSON object of problem and solution) and share no sum with the training questions.
