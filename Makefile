@@ -88,4 +88,5 @@ lock: setup-dev  ## resolve the lock files anew from requirements and include/re
 .PHONY: clean
 clean:  ## stop everything and remove the state folder, results included
 	@if [ -x $(VENV)/bin/python ]; then $(STACK) down; fi
-	@rm -rf $(STATE)
+	@rm -rf $(addprefix $(STATE)/,airflow bin node postgres uv venv venv-dev) $(STATE)/*.log $(STATE)/*.lock $(STATE)/airflow.pid
+	@if [ -d $(STATE) ]; then rmdir --ignore-fail-on-non-empty $(STATE); fi

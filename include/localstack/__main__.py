@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 
@@ -47,8 +48,6 @@ def run(arguments: argparse.Namespace) -> int:
         case "demo":
             conf = {key: value for key in ("release", "cluster") if (value := getattr(arguments, key))}
             # Bad input is refused here, in the terminal, before anything is started; the DAG's first task checks again.
-            import os
-
             os.environ.setdefault("VERL_REGRESSION_WORK_DIR", str(settings.work_dir))
             resolve(Catalogue(), "check", arguments.suite, **conf)
             stack.up(settings)

@@ -56,13 +56,17 @@ class Api:
         return answer.json()
 
 
-def start(settings: Settings, environment: dict[str, str]) -> None:
-    """Start Airflow and wait until it is healthy. Raises StackError if the port is taken or it does not start."""
+def check_port(settings: Settings) -> None:
+    """Raise StackError if something else listens where Airflow shall."""
     if listening(settings.port):
         raise StackError(
             f"VERL_REGRESSION_PORT = {settings.port}: the port is in use. Fix: end what uses it (`ss -ltnp` names it), or choose "
             "another: VERL_REGRESSION_PORT=8081 make demo"
         )
+
+
+def start(settings: Settings, environment: dict[str, str]) -> None:
+    """Start Airflow and wait until it is healthy. Raises StackError if it does not get there."""
     settings.password()
     _write_shim(settings)
     with settings.airflow_log.open("ab") as log:

@@ -29,6 +29,7 @@ def up(settings: Settings) -> None:
         prepare_environment(settings)
         return
     check_disk(settings)
+    airflow.check_port(settings)
     environment = prepare_environment(settings)
     airflow.start(settings, environment)
 

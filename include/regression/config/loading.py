@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import TypeVar
 
@@ -70,7 +71,6 @@ class Catalogue:
 
 def _expand(text: str, where: str) -> str:
     """Replace ``${NAME}`` and ``${NAME:-default}`` from the environment."""
-    import re
 
     def value(match: re.Match[str]) -> str:
         name, default = match.group(1), match.group(2)

@@ -35,7 +35,7 @@ def test_a_port_in_use_is_refused_before_anything_starts(settings: Settings) -> 
         taken.listen()
         busy = Settings(settings.state, taken.getsockname()[1])
         with pytest.raises(StackError, match=r"the port is in use\. Fix"):
-            airflow.start(busy, {})
+            stack.up(busy)
     assert not settings.state.exists()
 
 
