@@ -12,9 +12,10 @@
 | judge | verdict per metric; red unless passed | everything measured is in Postgres, table verdicts |
 | teardown | stops all that the run started, records how it ended | processes it could not end are named |
 
-**Run it**: `make demo`, or *Trigger* in the UI (release and cluster are on the form). **Again after a fault**: clear the failed
-task; what still runs on the node is found again, what finished is not repeated. **Stop it**: mark the run failed; the teardown ends
-its processes by their tag. Nothing outside the run's own processes is ever stopped.
+**Run it**: `make demo`, or *Trigger* in the UI (release and cluster are on the form). **Over releases**: *Trigger*, *Backfill*
+with a range of dates makes one run per release published in it, oldest first, one at a time. **Again after a fault**: clear the
+failed task; what still runs on the node is found again, what finished is not repeated. **Stop it**: mark the run failed; the
+teardown ends its processes by their tag. Nothing outside the run's own processes is ever stopped.
 """
 
 from datetime import timedelta
@@ -31,6 +32,7 @@ from verl_regression.operators.node_command import NodeCommand, PrepareNode
 from verl_regression.operators.node_job import NodeJob
 from verl_regression.operators.ray_training import RayTraining
 from verl_regression.recording import RECORDED
+from verl_regression.timetables.releases import ReleaseTimetable
 
 
 def evaluated(which: str, suite: Suite, spec: XComArg, model_dir: XComArg) -> tuple[Any, Any, Any]:
@@ -60,7 +62,7 @@ def pipeline(suite: Suite, catalogue: Catalogue) -> DAG:
         dag_id=f"verl_regression.{suite.name}",
         description=suite.description,
         doc_md=__doc__,
-        schedule=None,
+        schedule=ReleaseTimetable(suite.nightly, catalogue.dated_releases(suite.stack)),
         catchup=False,
         max_active_runs=1,
         dagrun_timeout=timedelta(minutes=suite.training.timeout_min * 2 + suite.evaluation.timeout_min * 20),
@@ -68,7 +70,13 @@ def pipeline(suite: Suite, catalogue: Catalogue) -> DAG:
         # A retry finds the job of the try before it; what a retry cannot mend fails at once.
         default_args={"owner": suite.owner, "retries": 1, "retry_delay": timedelta(seconds=10), **RECORDED},
         params={
-            "release": Param(suite.release, type="string", enum=catalogue.names("releases"), title="verl release"),
+            "release": Param(
+                None,
+                type=["null", "string"],
+                enum=[None, *catalogue.names("releases")],
+                title="verl release",
+                description=f"Empty: the backfill's release, else the suite's ({suite.release}).",
+            ),
             "cluster": Param(suite.cluster, type="string", enum=catalogue.names("clusters"), title="Cluster"),
         },
     ) as dag:

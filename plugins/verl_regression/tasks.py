@@ -14,6 +14,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from include.regression.commands import convert
 from include.regression.config import Catalogue, ConfigError, RunSpec
 from include.regression.config import resolve as resolve_spec
+from verl_regression.timetables.releases import NIGHTLY_PREFIX
 
 #: Stages whose failure says something about the cluster, not about the software under test.
 INFRASTRUCTURE = ("cluster_setup", "teardown")
@@ -28,6 +29,11 @@ def run_key(suite: str, dag_id: str, dag_run_id: str) -> str:
     return f"{suite}-{hashlib.sha256(f'{dag_id} {dag_run_id}'.encode()).hexdigest()[:8]}"
 
 
+def release_of(partition_key: str | None) -> str | None:
+    """Read a release from a DAG run's partition key; None for a nightly or a manual run, which take the suite's own."""
+    return None if partition_key is None or partition_key.startswith(NIGHTLY_PREFIX) else partition_key
+
+
 @task(retries=0)
 def resolve(suite: str) -> dict[str, Any]:
     """Validate the run's input and make its RunSpec; nothing else has been done when this fails."""
@@ -37,7 +43,8 @@ def resolve(suite: str) -> dict[str, Any]:
     dag_run, params = context["dag_run"], context["params"]
     key = run_key(suite, dag_run.dag_id, dag_run.run_id)
     try:
-        spec = resolve_spec(Catalogue(), key, suite, params.get("release"), params.get("cluster"))
+        release = params.get("release") or release_of(dag_run.partition_key)
+        spec = resolve_spec(Catalogue(), key, suite, release, params.get("cluster"))
     except ConfigError as error:
         raise AirflowFailException(str(error)) from error
     migrate()

@@ -66,6 +66,11 @@ def test_deferrable_tasks_are_retried(dags: dict[str, Any]) -> None:
     assert found >= 8
 
 
+def test_a_backfill_goes_over_the_releases_of_the_suites_kind(dags: dict[str, Any]) -> None:
+    timetable = dags["verl_regression.tiny_grpo_cpu"].timetable
+    assert list(timetable.releases)[:2] == ["v0.9.0", "v0.9.1"]
+
+
 def test_the_judge_is_a_leaf_that_can_fail_the_run(dags: dict[str, Any]) -> None:
     """Teardowns are no leaves for Airflow: what decides the run's colour must be a task of its own, after the mapped ones."""
     for dag in dags.values():

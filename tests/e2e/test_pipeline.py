@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from include.localstack.settings import STACK_TAG
+from include.localstack.settings import STACK_TAG, StackError
 from include.node import processes
 from include.regression.commands import ray as ray_commands
 from include.regression.config import RunSpec
@@ -136,6 +136,19 @@ def test_no_part_of_the_stack_listens_beyond_loopback(demo: Demo) -> None:
             if fields[3] == "0A" and f"socket:[{fields[9]}]" in inodes and not fields[1].startswith("0100007F"):
                 exposed.append(fields[1])
     assert exposed == []
+
+
+def test_a_backfill_would_make_one_run_per_release(demo: Demo) -> None:
+    wanted = {"dag_id": DAG_ID, "from_date": "2026-08-01T00:00:00Z", "to_date": "2026-12-01T00:00:00Z", "max_active_runs": 1}
+    found = demo.api.post("/backfills/dry_run", wanted)["backfills"]
+    assert [entry["partition_key"] for entry in found] == ["v0.9.0", "v0.9.1"]
+
+
+def test_an_unknown_release_is_refused_by_airflow_itself(demo: Demo) -> None:
+    with pytest.raises(StackError, match=r"unknown verl release"):
+        demo.api.post(f"/dags/{DAG_ID}/dagRuns", {"logical_date": None, "partition_key": "v9.9"})
+    with pytest.raises(StackError, match=r"release"):
+        demo.api.post(f"/dags/{DAG_ID}/dagRuns", {"logical_date": None, "conf": {"release": "v9.9"}})
 
 
 def begin_another(demo: Demo) -> tuple[str, dict[str, Any]]:

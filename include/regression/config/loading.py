@@ -38,6 +38,11 @@ class Catalogue:
     def release(self, name: str) -> Release:
         return self._load("releases", "release", name, Release)
 
+    def dated_releases(self, kind: str) -> dict[str, str]:
+        """Map the releases that have a stack of this kind to their dates (ISO); what a backfill can go over."""
+        found = (self.release(name) for name in self.names("releases"))
+        return {one.name: one.released.isoformat() for one in found if kind in one.stacks and one.released}
+
     def cluster(self, name: str) -> Cluster:
         return self._load("clusters", "cluster", name, Cluster)
 

@@ -109,7 +109,10 @@ class Judgement(Model):
 
 
 class Suite(Model):
-    """A suite file (include/suites/NAME.yaml). ``version`` is bumped whenever convergence changes."""
+    """A suite file (include/suites/NAME.yaml). ``version`` is bumped whenever convergence changes.
+
+    ``nightly`` is a cron expression (UTC) for runs of ``release`` by the scheduler; without it the suite runs by hand or backfill.
+    """
 
     name: Name
     version: Positive
@@ -118,6 +121,7 @@ class Suite(Model):
     stack: Kind
     release: Name
     cluster: Name
+    nightly: str | None = None
     model: ModelSource
     lengths: Lengths
     training: Training

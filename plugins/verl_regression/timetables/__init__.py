@@ -1,0 +1,1 @@
+"""Timetables: when a suite runs, and over what a backfill goes."""
