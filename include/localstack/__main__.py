@@ -7,9 +7,10 @@ import os
 import sys
 import time
 
-from include.localstack import demo, stack
+from include.localstack import demo, show, stack
 from include.localstack.settings import LOGIN, Settings, StackError
 from include.regression.config import Catalogue, ConfigError, resolve
+from include.regression.report.comparison import compare
 from include.regression.store import DatabaseDown, migrate
 
 
@@ -23,6 +24,9 @@ def main() -> int:
     demo_parser.add_argument("--suite", default="tiny_grpo_cpu")
     demo_parser.add_argument("--release")
     demo_parser.add_argument("--cluster")
+    compare_parser = actions.add_parser("compare")
+    compare_parser.add_argument("--suite", default="tiny_grpo_cpu")
+    compare_parser.add_argument("releases", nargs="*", help="default: all that have a judged run")
     arguments = parser.parse_args()
     try:
         return run(arguments)
@@ -45,6 +49,9 @@ def run(arguments: argparse.Namespace) -> int:
             return 0 if stack.status(settings) else 1
         case "logs":
             print(f"{settings.airflow_log}\n{settings.node_log}")
+        case "compare":
+            stack.use_results(settings)
+            show.comparison(compare(arguments.suite, arguments.releases))
         case "demo":
             conf = {key: value for key in ("release", "cluster") if (value := getattr(arguments, key))}
             # Bad input is refused here, in the terminal, before anything is started; the DAG's first task checks again.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,8 @@ from rich.table import Table
 
 from include.localstack.airflow import Api
 from include.localstack.settings import LOGIN, STACK_TAG, Settings
+from include.localstack.show import duration, repeat_table, stage_table, summary, task_name
+from include.localstack.show import state as show_state
 from include.localstack.stack import wait_for_dag
 from include.node import processes
 from include.regression.config.metrics import REWARD, TIME_PER_STEP
@@ -22,7 +23,6 @@ from include.regression.store import queries
 
 POLL_S = 1.0
 ENDED = ("success", "failed")
-STYLES = {"success": "green", "passed": "green", "failed": "red", "regressed": "red", "inconclusive": "yellow"}
 
 
 def run(settings: Settings, suite: str, conf: dict[str, str], began: float) -> int:
@@ -74,7 +74,7 @@ def _follow(console: Console, api: Api, dag_id: str, dag_run_id: str, began: flo
 
 
 def _print_news(console: Console, shown: set[str], stages: list[dict[str, Any]], progress: str, elapsed: float) -> None:
-    lines = [f"{_task_name(row)} {row['state']}" + (f": {row['message']}" if row["message"] else "") for row in stages]
+    lines = [f"{task_name(row)} {row['state']}" + (f": {row['message']}" if row["message"] else "") for row in stages]
     for line in [*lines, *([progress] if progress else [])]:
         if line not in shown:
             shown.add(line)
@@ -99,49 +99,11 @@ def progress_table(stages: list[dict[str, Any]], progress: str, elapsed: float) 
     running = [row for row in stages if row["state"] == "running"]
     done = [row for row in stages if row["state"] != "running"]
     for row in done[-6:]:
-        table.add_row(_state(row["state"]), _task_name(row), _duration(row))
+        table.add_row(show_state(row["state"]), task_name(row), duration(row))
     for row in running:
-        table.add_row("[cyan]running[/cyan]", _task_name(row), _duration(row))
+        table.add_row("[cyan]running[/cyan]", task_name(row), duration(row))
     if progress:
         table.add_row("", progress, "")
-    return table
-
-
-def summary(run_row: dict[str, Any]) -> Table:
-    """The verdicts of a run."""
-    style = STYLES.get(run_row["state"], "red")
-    title = f"verl {run_row['release']} x {run_row['suite']} on {run_row['cluster']}: [{style}]{run_row['state']}[/{style}]"
-    table = Table(title=title, title_justify="left")
-    for column in ("metric", "verdict", "measured"):
-        table.add_column(column)
-    for row in queries.verdicts_of(run_row["run"]):
-        table.add_row(row["metric"], _state(row["verdict"] or "recorded"), row["text"])
-    if run_row["reason"]:
-        table.add_row("ended", _state(run_row["state"]), run_row["reason"][:2000])
-    return table
-
-
-def stage_table(stages: list[dict[str, Any]]) -> Table:
-    table = Table(title="stages", title_justify="left")
-    for column, justify in (("task", "left"), ("state", "left"), ("attempt", "right"), ("time", "right")):
-        table.add_column(column, justify=justify)  # type: ignore[arg-type]
-    for row in stages:
-        table.add_row(_task_name(row), _state(row["state"]), str(row["attempt"]), _duration(row))
-    return table
-
-
-def repeat_table(run_row: dict[str, Any]) -> Table:
-    """Accuracy per data set and repeat, of base and trained model."""
-    table = Table(title="accuracy per repeat (ais_bench, %)", title_justify="left")
-    for column in ("model", "data set", "repeats", "mean"):
-        table.add_column(column, justify="right" if column == "mean" else "left")
-    for model, run in (("base", run_row["base_run"]), ("trained", run_row["run"])):
-        by_set: dict[str, list[float]] = {}
-        for row in queries.repeats_of(run, model) if run else []:
-            if row["valid"]:
-                by_set.setdefault(row["dataset"], []).append(row["accuracy"])
-        for dataset, values in by_set.items():
-            table.add_row(model, dataset, "  ".join(f"{value:.1f}" for value in values), f"{sum(values) / len(values):.1f}")
     return table
 
 
@@ -194,20 +156,6 @@ def _refusal(api: Api, dag_id: str, dag_run_id: str) -> str:
     errors = [entry for entry in content if isinstance(entry, dict) and entry.get("level") == "error"]
     detail = (errors[0].get("error_detail") or [{}])[0] if errors else {}
     return str(detail.get("exc_value") or "see the log of task resolve")
-
-
-def _task_name(row: dict[str, Any]) -> str:
-    return str(row["task"]) + (f" [{row['map_index']}]" if row["map_index"] >= 0 else "")
-
-
-def _state(state: str) -> str:
-    style = STYLES.get(state)
-    return f"[{style}]{state}[/{style}]" if style else state
-
-
-def _duration(row: dict[str, Any]) -> str:
-    end = row["finished_at"] or datetime.now(UTC)
-    return f"{(end - row['started_at']).total_seconds():.0f} s"
 
 
 def _clock(seconds: float) -> str:

@@ -44,6 +44,11 @@ def prepare_environment(settings: Settings) -> dict[str, str]:
     return environment
 
 
+def use_results(settings: Settings) -> None:
+    """Make the results readable in this process, whether or not the rest of the stack runs."""
+    os.environ["VERL_REGRESSION_DB"] = postgres.start(settings)[1]
+
+
 def down(settings: Settings) -> None:
     """Stop everything: Airflow first (it would start more), then what runs on the node, the node itself, Postgres."""
     airflow.stop(settings)

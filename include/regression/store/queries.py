@@ -21,6 +21,14 @@ def run_of(dag_id: str, dag_run_id: str) -> Row | None:
     return dict(row) if row else None
 
 
+def newest_judged_runs(suite: str) -> list[Row]:
+    """List the newest judged run of each release of a suite, oldest run first."""
+    newest = select(runs).where(runs.c.suite == suite, runs.c.verdict.is_not(None)).distinct(runs.c.release)
+    with engine().connect() as connection:
+        found = connection.execute(newest.order_by(runs.c.release, runs.c.started_at.desc())).mappings()
+        return sorted((dict(row) for row in found), key=lambda row: row["started_at"])
+
+
 def stages_of(run: str) -> list[Row]:
     """List all task attempts of a run in the order in which they began."""
     statement = select(stages).where(stages.c.run == run).order_by(stages.c.started_at, stages.c.task, stages.c.map_index)

@@ -1,0 +1,1 @@
+"""Reports from the store, for the terminal and for files."""
