@@ -60,6 +60,10 @@ logs: setup  ## follow the logs of Airflow and the node
 migrate: setup  ## bring the results database (VERL_REGRESSION_DB) to the newest schema
 	@$(STACK) migrate
 
+.PHONY: airflow
+airflow: setup  ## Airflow's own command line in the stack's environment (CMD="dags list")
+	@$(STACK) airflow $(CMD)
+
 .PHONY: compare
 compare: setup  ## releases of a suite side by side (SUITE=, RELEASES="v0.9.0 v0.9.1")
 	@$(STACK) compare $(if $(SUITE),--suite $(SUITE)) $(RELEASES)

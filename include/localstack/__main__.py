@@ -24,6 +24,8 @@ def main() -> int:
     demo_parser.add_argument("--suite", default="tiny_grpo_cpu")
     demo_parser.add_argument("--release")
     demo_parser.add_argument("--cluster")
+    airflow_parser = actions.add_parser("airflow")
+    airflow_parser.add_argument("command", nargs=argparse.REMAINDER, help="arguments of Airflow's own command line")
     compare_parser = actions.add_parser("compare")
     compare_parser.add_argument("--suite", default="tiny_grpo_cpu")
     compare_parser.add_argument("releases", nargs="*", help="default: all that have a judged run")
@@ -49,6 +51,9 @@ def run(arguments: argparse.Namespace) -> int:
             return 0 if stack.status(settings) else 1
         case "logs":
             print(f"{settings.airflow_log}\n{settings.node_log}")
+        case "airflow":
+            environment = stack.prepare_environment(settings)
+            os.execvpe("airflow", ["airflow", *arguments.command], environment)
         case "compare":
             stack.use_results(settings)
             show.comparison(compare(arguments.suite, arguments.releases))
