@@ -4,7 +4,7 @@ The environment is built beside its final place and renamed, so that a killed bu
 lock, plug-ins and interpreter) says what it was built from, and an environment with the right stamp is reused.
 
 Where packages come from is the node's business: pip's and uv's own variables are honoured (PIP_INDEX_URL,
-PIP_EXTRA_INDEX_URL, PIP_FIND_LINKS, UV_*), so a mirror or a wheel folder behind a firewall needs no change here. PyTorch's CPU
+PIP_EXTRA_INDEX_URL, PIP_FIND_LINKS, PIP_CERT, UV_*), so a mirror or a wheel folder behind a firewall needs no change here. PyTorch's CPU
 builds are taken from a find-links folder when one holds them, else from PyTorch's own CPU index (uv's torch-backend).
 """
 
@@ -54,6 +54,8 @@ def index_options(variables: dict[str, str]) -> tuple[list[str], dict[str, str]]
         added["UV_INDEX"] = variables["PIP_EXTRA_INDEX_URL"]
     if variables.get("PIP_NO_INDEX", "").lower() in {"1", "true", "yes", "on"}:
         added["UV_NO_INDEX"] = "1"
+    if variables.get("PIP_CERT") and not variables.get("SSL_CERT_FILE"):
+        added["SSL_CERT_FILE"] = variables["PIP_CERT"]
     folders = variables.get("UV_FIND_LINKS") or variables.get("PIP_FIND_LINKS") or ""
     places = [place for place in folders.replace(",", " ").split() if place]
     options = [option for place in places for option in ("--find-links", place)]

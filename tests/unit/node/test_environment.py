@@ -78,6 +78,8 @@ def test_the_stamp_covers_plugins(wanted: argparse.Namespace, tmp_path: Path) ->
         ({"PIP_INDEX_URL": "file:///mirror"}, ["--torch-backend", "cpu"], {"UV_DEFAULT_INDEX": "file:///mirror"}),
         ({"PIP_INDEX_URL": "a", "UV_DEFAULT_INDEX": "b"}, ["--torch-backend", "cpu"], {}),
         ({"UV_TORCH_BACKEND": "auto"}, [], {}),
+        ({"UV_TORCH_BACKEND": "cpu", "PIP_CERT": "/ca.pem"}, [], {"SSL_CERT_FILE": "/ca.pem"}),
+        ({"UV_TORCH_BACKEND": "cpu", "PIP_CERT": "/ca.pem", "SSL_CERT_FILE": "/b"}, [], {}),
         ({"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "/none"}, ["--find-links", "/none"], {"UV_NO_INDEX": "1"}),
     ],
 )
