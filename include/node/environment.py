@@ -3,9 +3,9 @@
 The environment is built beside its final place and renamed, so that a killed build never looks finished; a stamp (hash of
 lock, plug-ins and interpreter) says what it was built from, and an environment with the right stamp is reused.
 
-Where packages come from is the node's business: pip's and uv's own variables are honoured (PIP_INDEX_URL,
-PIP_EXTRA_INDEX_URL, PIP_FIND_LINKS, PIP_CERT, UV_*), so a mirror or a wheel folder behind a firewall needs no change here. PyTorch's CPU
-builds are taken from a find-links folder when one holds them, else from PyTorch's own CPU index (uv's torch-backend).
+Where packages come from is the node's business: pip's and uv's own variables are honoured (PIP_INDEX_URL, PIP_EXTRA_INDEX_URL,
+PIP_FIND_LINKS, PIP_CERT, UV_*), so a mirror or a wheel folder behind a firewall needs no change here. PyTorch's CPU builds are
+taken from a find-links folder when one holds them, else from PyTorch's own CPU index (uv's torch-backend).
 """
 
 from __future__ import annotations
