@@ -104,6 +104,8 @@ def airflow_environment(settings: Settings, airflow_db: str, results_db: str, co
     """Build the environment of Airflow: configuration, databases, the node's connection, and nothing listening beyond loopback."""
     variables = {
         STACK_TAG: settings.tag("airflow"),
+        # Airflow's components set their process titles, which would overwrite the environment block that holds the tag.
+        "SPT_NOENV": "1",
         "VERL_REGRESSION_DB": results_db,
         "VERL_REGRESSION_WORK_DIR": str(settings.work_dir),
         "VERL_REGRESSION_PYTHON": os.environ.get("VERL_REGRESSION_PYTHON") or _base_python(),

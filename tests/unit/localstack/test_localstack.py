@@ -75,6 +75,7 @@ def test_a_login_on_the_node_knows_nothing_of_airflow() -> None:
 def test_airflow_listens_on_loopback_only(settings: Settings) -> None:
     variables = airflow_environment(settings, "db", "results", "{}")
     assert variables["AIRFLOW__API__HOST"] == "127.0.0.1"
+    assert variables["SPT_NOENV"] == "1", "the API server would hide its tag, and `make down` would not wait for its end"
     airflow._write_shim(settings)
     assert "--skip-serve-logs" in (settings.state / "bin" / "airflow").read_text()
     assert variables["PATH"].startswith(str(settings.state / "bin"))
