@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / "tests" / "data"
 
 # Cluster files take it from the environment; tests never use this folder.
-os.environ["VERL_REGRESSION_WORK_DIR"] = "/nowhere/work"
+os.environ["VERL_REGRESSION_WORK_DIR"] = "/nowhere/wd"
 
 # Airflow reads these when it is imported first.
 os.environ.update(

@@ -37,7 +37,7 @@ def change(catalogue: Catalogue, room: str, name: str, **dotted: Any) -> None:
 def test_the_real_suite_resolves_and_survives_json(spec: RunSpec) -> None:
     assert RunSpec.model_validate(spec.model_dump(mode="json")) == spec
     assert spec.release.name == "v0.9.1"
-    assert spec.environment_dir("train") == "/nowhere/work/environments/train-train-cpu-v0.9.1"
+    assert spec.environment_dir("train") == "/nowhere/wd/environments/train-train-cpu-v0.9.1"
 
 
 @pytest.mark.parametrize(
