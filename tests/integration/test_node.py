@@ -19,7 +19,7 @@ from include.localstack.settings import Settings
 from include.node import processes
 from include.regression.commands.shell import Command, job_environment
 from include.regression.config import RunSpec
-from tests.integration.airflow_context import StateStore, context
+from tests.integration.airflow_context import StateStore, context, event_of
 from verl_regression.node import NodeConnection, NodeError
 from verl_regression.operators.node_command import NodeCommand, PrepareNode
 from verl_regression.operators.node_job import NodeJob
@@ -51,15 +51,6 @@ def started(operator: NodeJob, store: StateStore, try_number: int = 1) -> NodeJo
     # The triggerer makes it anew from what is stored.
     _, arguments = trigger.serialize()
     return NodeJobTrigger(**json.loads(json.dumps(arguments)))
-
-
-def event_of(trigger: NodeJobTrigger) -> dict[str, Any]:
-    async def first() -> dict[str, Any]:
-        async for event in trigger.run():
-            return dict(event.payload)
-        raise AssertionError("no event")
-
-    return asyncio.run(asyncio.wait_for(first(), 60))
 
 
 def test_a_job_returns_its_result_and_its_whole_log(prepared: RunSpec) -> None:

@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -21,7 +20,7 @@ from include.regression.commands import ray as ray_commands
 from include.regression.commands import train
 from include.regression.config import RunSpec
 from include.regression.store import queries, writes
-from tests.integration.airflow_context import StateStore, context
+from tests.integration.airflow_context import StateStore, context, event_of
 from tests.integration.conftest import spec_on_node
 from verl_regression.node import NodeConnection
 from verl_regression.operators import ray_training
@@ -84,15 +83,6 @@ def submit(spec: RunSpec, store: StateStore, try_number: int = 1) -> RayTraining
         RayTraining(task_id="train", spec=spec.model_dump(mode="json")).execute(context(store, try_number))
     _, arguments = deferred.value.trigger.serialize()
     return RayTrainingTrigger(**json.loads(json.dumps(arguments)))
-
-
-def event_of(trigger: RayTrainingTrigger) -> dict[str, Any]:
-    async def first() -> dict[str, Any]:
-        async for event in trigger.run():
-            return dict(event.payload)
-        raise AssertionError("no event")
-
-    return asyncio.run(asyncio.wait_for(first(), 120))
 
 
 def test_nothing_listens_beyond_loopback(up: RunSpec) -> None:
