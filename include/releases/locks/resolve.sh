@@ -4,11 +4,18 @@ set -euo pipefail
 cd "$(dirname "$0")"
 torch=(--torch-backend cpu)
 if [ -n "${PIP_FIND_LINKS:-}" ]; then torch=(--find-links "$PIP_FIND_LINKS"); fi
-resolve() { uv pip compile --quiet --python-version 3.11 --no-header --no-emit-find-links --no-emit-index-url "$@"; }
+resolve() { uv pip compile --quiet --no-header --no-emit-find-links --no-emit-index-url "$@"; }
 
-resolve ../../../requirements.txt --output-file ../../../requirements.lock
-resolve ../../../requirements-dev.txt --constraint ../../../requirements.lock --output-file ../../../requirements-dev.lock
-for input in *.in; do
+resolve --python-version 3.11 ../../../requirements.txt --output-file ../../../requirements.lock
+resolve --python-version 3.11 ../../../requirements-dev.txt --constraint ../../../requirements.lock --output-file ../../../requirements-dev.lock
+for input in eval-*.in train-cpu-*.in; do
   case $input in train-*) overrides=train-cpu.overrides ;; *) overrides=eval.overrides ;; esac
-  resolve "$input" "${torch[@]}" --override "$overrides" --output-file "${input%.in}.txt"
+  resolve --python-version 3.11 "$input" "${torch[@]}" --override "$overrides" --output-file "${input%.in}.txt"
+done
+# Ascend nodes are aarch64, each release on the Python that its input's first line names; torch there is the index's own wheel.
+unset PIP_FIND_LINKS
+for input in train-npu-*.in; do
+  python=$(head -1 "$input" | grep -o 'Python 3\.[0-9]*' | cut -d' ' -f2)
+  resolve "$input" --python-platform aarch64-manylinux_2_28 --python-version "$python" \
+    --override "${input%.in}.overrides" --output-file "${input%.in}.txt"
 done
