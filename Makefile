@@ -64,6 +64,14 @@ migrate: setup  ## bring the results database (VERL_REGRESSION_DB) to the newest
 airflow: setup  ## Airflow's own command line in the stack's environment (CMD="dags list")
 	@$(STACK) airflow $(CMD)
 
+.PHONY: matrix
+matrix: setup  ## which suite applies to which release, and why not
+	@$(STACK) matrix
+
+.PHONY: plan
+plan: setup  ## every command of a run, rendered, no node touched (SUITE=, RELEASE=, CLUSTER=)
+	@$(STACK) plan $(if $(SUITE),--suite $(SUITE)) $(if $(RELEASE),--release $(RELEASE)) $(if $(CLUSTER),--cluster $(CLUSTER))
+
 .PHONY: compare
 compare: setup  ## releases of a suite side by side (SUITE=, RELEASES="v0.9.0 v0.9.1")
 	@$(STACK) compare $(if $(SUITE),--suite $(SUITE)) $(RELEASES)

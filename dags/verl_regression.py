@@ -12,22 +12,24 @@
 | judge | verdict per metric; red unless passed | everything measured is in Postgres, table verdicts |
 | teardown | stops all that the run started, records how it ended | processes it could not end are named |
 
-**Run it**: `make demo`, or *Trigger* in the UI (release and cluster are on the form). **Over releases**: *Trigger*, *Backfill*
-with a range of dates makes one run per release published in it, oldest first, one at a time. **Again after a fault**: clear the
-failed task; what still runs on the node is found again, what finished is not repeated. **Stop it**: mark the run failed; the
-teardown ends its processes by their tag. Nothing outside the run's own processes is ever stopped.
+**Run it**: `make demo`, or *Trigger* in the UI: the form takes release, cluster, fewer steps, data sets or repeats, a release to
+compare with, and *dry run*, which renders every command and touches no node. **Over releases**: *Trigger*, *Backfill* with a
+range of dates makes one run per release published in it, oldest first; one that the suite does not apply to is skipped with the
+reason. *Reprocess* makes a new run beside the old one. **Again after a fault**: clear the failed task; what still runs on the
+node is found again, what finished is not repeated. **Stop it**: mark the run failed; the teardown ends its processes by their
+tag. Nothing outside the run's own processes is ever stopped.
 """
 
 from datetime import timedelta
 from typing import Any
 
 from airflow.providers.standard.operators.empty import EmptyOperator
-from airflow.sdk import DAG, Param, TaskGroup, XComArg
+from airflow.sdk import DAG, TaskGroup, XComArg
 
 from include.regression import results
-from include.regression.commands import convert, data, environments, evaluate, ray, serve
+from include.regression.commands import convert, data, environments, evaluate, ray, serve, train
 from include.regression.config import Catalogue, ConfigError, Suite
-from verl_regression import tasks
+from verl_regression import form, tasks
 from verl_regression.operators.node_command import NodeCommand, PrepareNode
 from verl_regression.operators.node_job import NodeJob
 from verl_regression.operators.ray_training import RayTraining
@@ -38,7 +40,7 @@ from verl_regression.timetables.releases import ReleaseTimetable
 def evaluated(which: str, suite: Suite, spec: XComArg, model_dir: XComArg) -> tuple[Any, Any, Any]:
     """Serve a model, run every data set x repeat against it, and stop the server whatever happened."""
     model = {"which": which, "model_dir": model_dir}
-    repeats = tasks.plan(spec, which, model_dir)
+    repeats = tasks.repeats(spec, which, model_dir)
     server = NodeJob(task_id="start_server", spec=spec, render=serve.start, arguments=model).as_setup()
     repeat = NodeJob.partial(
         task_id="repeat",
@@ -61,24 +63,15 @@ def pipeline(suite: Suite, catalogue: Catalogue) -> DAG:
     with DAG(
         dag_id=f"verl_regression.{suite.name}",
         description=suite.description,
-        doc_md=__doc__,
-        schedule=ReleaseTimetable(suite.nightly, catalogue.dated_releases(suite.stack)),
+        doc_md=f"{__doc__}\n{form.applicability(suite, catalogue)}",
+        schedule=ReleaseTimetable(suite.nightly, catalogue.dated_releases()),
         catchup=False,
         max_active_runs=1,
-        dagrun_timeout=timedelta(minutes=suite.training.timeout_min * 2 + suite.evaluation.timeout_min * 20),
+        dagrun_timeout=timedelta(minutes=suite.budget.minutes),
         tags=["verl", suite.stack, suite.training.backend],
         # A retry finds the job of the try before it; what a retry cannot mend fails at once.
         default_args={"owner": suite.owner, "retries": 1, "retry_delay": timedelta(seconds=10), **RECORDED},
-        params={
-            "release": Param(
-                None,
-                type=["null", "string"],
-                enum=[None, *catalogue.names("releases")],
-                title="verl release",
-                description=f"Empty: the backfill's release, else the suite's ({suite.release}).",
-            ),
-            "cluster": Param(suite.cluster, type="string", enum=catalogue.names("clusters"), title="Cluster"),
-        },
+        params=form.params(suite, catalogue),
     ) as dag:
         spec = tasks.resolve(suite.name)
 
@@ -100,11 +93,11 @@ def pipeline(suite: Suite, catalogue: Catalogue) -> DAG:
 
         with TaskGroup("training"):
             prepare = NodeJob(task_id="prepare_data", spec=spec, render=data.prepare, collect=results.data_ready)
-            weights = tasks.convert_weights(spec)
+            weights = NodeJob(task_id="convert_weights", spec=spec, render=convert.weights)
             # Weights that need no conversion and a base model that is known are skipped; only a failure stops the way.
             ready = EmptyOperator(task_id="ready", trigger_rule="none_failed")
-            train = RayTraining(task_id="train", spec=spec)
-            build["train"] >> prepare >> weights >> ready >> train
+            trained = RayTraining(task_id="train", spec=spec)
+            build["train"] >> prepare >> tasks.needs_conversion(spec, weights.task_id) >> weights >> ready >> trained
 
         with TaskGroup("base_evaluation"):
             base_server, base_repeat, base_stop = evaluated("base", suite, spec, prepare.output["model_dir"])
@@ -115,7 +108,7 @@ def pipeline(suite: Suite, catalogue: Catalogue) -> DAG:
                 task_id="merge",
                 spec=spec,
                 render=convert.merge,
-                arguments={"checkpoint_dir": train.output["checkpoint_dir"]},
+                arguments={"checkpoint_dir": trained.output["checkpoint_dir"]},
                 collect=results.converted,
             )
 
@@ -127,15 +120,17 @@ def pipeline(suite: Suite, catalogue: Catalogue) -> DAG:
         with TaskGroup("teardown"):
             stop_ray = NodeCommand(task_id="stop_ray", spec=spec, render=ray.stop)
             stop_run = NodeCommand(task_id="stop_run", spec=spec, render=environments.stop)
+            tidy = NodeCommand(task_id="tidy", spec=spec, render=train.tidy, arguments={"verdict": verdict})
             close = tasks.close_run(spec)
 
         stop_ray.as_teardown(setups=ray_head)
         stop_run.as_teardown(setups=node, on_failure_fail_dagrun=True)
+        tidy.as_teardown(setups=node)
         close.as_teardown()
         # A teardown runs whatever happened before it, so what must have succeeded is named beside it.
         [base_repeat, base_stop] >> ready
-        [ray_head, environment] >> train >> stop_ray >> server
-        [repeat, stop] >> verdict >> stop_run >> close
+        [ray_head, environment] >> trained >> stop_ray >> server
+        [repeat, stop] >> verdict >> stop_run >> tidy >> close
         [merge, stop_ray] >> stop_run
     return dag
 

@@ -12,8 +12,10 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / "tests" / "data"
 
-# Cluster files take it from the environment; tests never use this folder.
+# Cluster files take these from the environment; tests never use this folder and these addresses (RFC 5737).
 os.environ["VERL_REGRESSION_WORK_DIR"] = "/nowhere/wd"
+os.environ |= {f"VERL_REGRESSION_{name}": f"192.0.2.{number}" for number, name in enumerate(("A2_1", "CUDA_1"), 1)}
+os.environ |= {f"VERL_REGRESSION_A3_{number}": f"192.0.2.1{number}" for number in (1, 2, 3, 4)}
 
 # Airflow reads these when it is imported first.
 os.environ.update(
@@ -25,6 +27,10 @@ os.environ.update(
 )
 
 from include.regression.config import Catalogue, RunSpec, resolve  # noqa: E402
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="write tests/data/golden anew; review the difference by eye")
 
 
 def pytest_unconfigure() -> None:

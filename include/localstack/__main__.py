@@ -7,9 +7,13 @@ import os
 import sys
 import time
 
-from include.localstack import demo, show, stack
+from rich.console import Console
+
+from include.localstack import demo, stack
 from include.localstack.settings import LOGIN, Settings, StackError
-from include.regression.config import Catalogue, ConfigError, resolve
+from include.regression.config import Catalogue, ConfigError, draft
+from include.regression.plan import matrix, plan, why_not_applicable
+from include.regression.report import tables
 from include.regression.report.comparison import compare
 from include.regression.store import DatabaseDown, migrate
 
@@ -26,6 +30,11 @@ def main() -> int:
     demo_parser.add_argument("--cluster")
     airflow_parser = actions.add_parser("airflow")
     airflow_parser.add_argument("command", nargs=argparse.REMAINDER, help="arguments of Airflow's own command line")
+    plan_parser = actions.add_parser("plan")
+    plan_parser.add_argument("--suite", default="tiny_grpo_cpu")
+    plan_parser.add_argument("--release")
+    plan_parser.add_argument("--cluster")
+    actions.add_parser("matrix")
     compare_parser = actions.add_parser("compare")
     compare_parser.add_argument("--suite", default="tiny_grpo_cpu")
     compare_parser.add_argument("releases", nargs="*", help="default: all that have a judged run")
@@ -56,12 +65,22 @@ def run(arguments: argparse.Namespace) -> int:
             os.execvpe("airflow", ["airflow", *arguments.command], environment)
         case "compare":
             stack.use_results(settings)
-            show.comparison(compare(arguments.suite, arguments.releases))
+            Console().print(tables.comparison(compare(arguments.suite, arguments.releases)))
+        case "plan":
+            os.environ.setdefault("VERL_REGRESSION_WORK_DIR", str(settings.work_dir))
+            spec = draft(Catalogue(), "RUN", arguments.suite, arguments.release, arguments.cluster)
+            reason = why_not_applicable(spec)
+            print(f"not applicable, because {reason}" if reason else plan(spec))
+        case "matrix":
+            os.environ.setdefault("VERL_REGRESSION_WORK_DIR", str(settings.work_dir))
+            Console().print(tables.matrix(matrix(Catalogue())))
         case "demo":
             conf = {key: value for key in ("release", "cluster") if (value := getattr(arguments, key))}
             # Bad input is refused here, in the terminal, before anything is started; the DAG's first task checks again.
             os.environ.setdefault("VERL_REGRESSION_WORK_DIR", str(settings.work_dir))
-            resolve(Catalogue(), "check", arguments.suite, **conf)
+            reason = why_not_applicable(draft(Catalogue(), "check", arguments.suite, **conf))
+            if reason:
+                raise StackError(f"suite {arguments.suite} is not applicable to this release, because {reason}")
             stack.up(settings)
             return demo.run(settings, arguments.suite, conf, arguments.began)
     return 0

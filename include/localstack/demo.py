@@ -15,10 +15,10 @@ from rich.table import Table
 from include.localstack.airflow import Api
 from include.localstack.settings import LOGIN, STACK_TAG, Settings
 from include.localstack.show import duration, repeat_table, stage_table, summary, task_name
-from include.localstack.show import state as show_state
 from include.localstack.stack import wait_for_dag
 from include.node import processes
 from include.regression.config.metrics import REWARD, TIME_PER_STEP
+from include.regression.report.tables import state as show_state
 from include.regression.store import queries
 
 POLL_S = 1.0

@@ -1,18 +1,14 @@
-"""Tables for the terminal: a run's verdicts, stages and repeats, and releases side by side."""
+"""Tables for the terminal: a run's verdicts, stages and repeats."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
-from include.regression.report.comparison import Entry, metrics_of, package_differences
+from include.regression.report.tables import STYLES, state
 from include.regression.store import queries
-
-STYLES = {"success": "green", "passed": "green", "failed": "red", "regressed": "red", "inconclusive": "yellow"}
 
 
 def summary(run_row: dict[str, Any]) -> Table:
@@ -53,34 +49,8 @@ def repeat_table(run_row: dict[str, Any]) -> Table:
     return table
 
 
-def comparison(entries: Sequence[Entry]) -> None:
-    """Print releases side by side, then what their environments differ in."""
-    console = Console()
-    table = Table(title="newest judged run of each release", title_justify="left")
-    table.add_column("metric")
-    for entry in entries:
-        table.add_column(f"{entry.release}\n{entry.run}")
-    table.add_row("state", *(state(entry.state) for entry in entries))
-    for metric in metrics_of(entries):
-        table.add_row(metric, *(entry.texts.get(metric, "-") for entry in entries))
-    console.print(table)
-    differences = Table(title="packages of the train environment that differ", title_justify="left")
-    differences.add_column("package")
-    for entry in entries:
-        differences.add_column(entry.release)
-    for name, versions in package_differences(entries).items():
-        differences.add_row(name, *(version or "-" for version in versions))
-    console.print(differences)
-
-
 def task_name(row: dict[str, Any]) -> str:
     return str(row["task"]) + (f" [{row['map_index']}]" if row["map_index"] >= 0 else "")
-
-
-def state(word: str) -> str:
-    """Colour a state or a verdict."""
-    style = STYLES.get(word)
-    return f"[{style}]{word}[/{style}]" if style else word
 
 
 def duration(row: dict[str, Any]) -> str:

@@ -1,7 +1,8 @@
 """Build a Python environment on a node from a lock file, once, and prove that it imports.
 
 The environment is built beside its final place and renamed, so that a killed build never looks finished; a stamp (hash of
-lock, plug-ins and interpreter) says what it was built from, and an environment with the right stamp is reused.
+lock, wheels, commits of sources, plug-ins and interpreter) says what it was built from, and an environment with the right stamp
+is reused. Order: the lock, wheels that no index has, sources, plug-ins; each without dependencies, because the lock holds them all.
 
 Where packages come from is the node's business: pip's and uv's own variables are honoured (PIP_INDEX_URL, PIP_EXTRA_INDEX_URL,
 PIP_FIND_LINKS, PIP_CERT, UV_*), so a mirror or a wheel folder behind a firewall needs no change here. PyTorch's CPU builds are
@@ -19,20 +20,21 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from . import sources
 from .result import stop_with, write_result
 
 STAMP = "verl-regression-stamp.json"
 
 
-def stamp_of(lock: Path, plugins: list[Path], python: str) -> str:
-    """Hash what the environment is made from: the lock's pins, the plug-ins' files and the interpreter's version."""
+def stamp_of(lock: Path, plugins: list[Path], python: str, others: Sequence[str] = ()) -> str:
+    """Hash what the environment is made from: the lock's pins, ``others``, the plug-ins' files and the interpreter's version."""
     digest = hashlib.sha256()
     pins = [line.strip() for line in lock.read_text().splitlines() if line.strip() and not line.lstrip().startswith("#")]
-    digest.update("\n".join(pins).encode())
+    digest.update("\n".join([*pins, *others]).encode())
     for plugin in plugins:
         for path in sorted(plugin.rglob("*")):
             if path.is_file() and path.suffix in {".py", ".toml", ".typed"}:
@@ -41,11 +43,12 @@ def stamp_of(lock: Path, plugins: list[Path], python: str) -> str:
     return digest.hexdigest()
 
 
-def index_options(variables: dict[str, str]) -> tuple[list[str], dict[str, str]]:
+def index_options(variables: dict[str, str], accelerator: bool = False) -> tuple[list[str], dict[str, str]]:
     """Translate pip's settings to uv's. Returns uv options and environment variables to add.
 
     uv reads UV_* itself and knows nothing of PIP_*; a UV_* setting wins. A find-links folder that holds a torch wheel
-    makes PyTorch's own index unnecessary, and so does an explicit UV_TORCH_BACKEND.
+    makes PyTorch's own index unnecessary, and so does an explicit UV_TORCH_BACKEND. With ``accelerator``, torch is the package
+    index's own wheel.
     """
     added: dict[str, str] = {}
     if variables.get("PIP_INDEX_URL") and not variables.get("UV_DEFAULT_INDEX"):
@@ -60,7 +63,7 @@ def index_options(variables: dict[str, str]) -> tuple[list[str], dict[str, str]]
     places = [place for place in folders.replace(",", " ").split() if place]
     options = [option for place in places for option in ("--find-links", place)]
     has_torch = any(any(Path(place).glob("torch-*.whl")) for place in places if Path(place).is_dir())
-    if not has_torch and "UV_TORCH_BACKEND" not in variables and "UV_NO_INDEX" not in added:
+    if not accelerator and not has_torch and "UV_TORCH_BACKEND" not in variables and "UV_NO_INDEX" not in added:
         options += ["--torch-backend", "cpu"]
     return options, added
 
@@ -90,7 +93,16 @@ def build(arguments: argparse.Namespace) -> dict[str, object]:
     """Build or reuse the environment; returns its folder, stamp, packages, whether it was reused, and the seconds."""
     began = time.monotonic()
     target: Path = arguments.into
-    stamp = stamp_of(arguments.lock, arguments.plugin, arguments.python)
+    if arguments.wheel and not (arguments.wheels and arguments.wheels.is_dir()):
+        wanted, folder = ", ".join(arguments.wheel), arguments.wheels
+        stop_with(
+            f"wheels = {str(folder) if folder else None!r}: no such folder on this node, and no package index has {wanted}. "
+            "Fix: put the wheels in a folder here, and name it 'wheels' in the cluster file"
+        )
+    git = sources.git_environment(arguments.mirror)
+    commits = {source.name: sources.commit_of(source, git) for source in arguments.source}
+    made_from = [f"{source} {commits[source.name]}" for source in arguments.source]
+    stamp = stamp_of(arguments.lock, arguments.plugin, arguments.python, arguments.wheel + made_from)
     with only_one(target.with_name(f"{target.name}.lock")):
         record = _read_stamp(target)
         if record.get("stamp") == stamp:
@@ -100,8 +112,8 @@ def build(arguments: argparse.Namespace) -> dict[str, object]:
             print(f"removing an unfinished build: {leftover}")
             shutil.rmtree(leftover)
         building = target.with_name(f"{target.name}.building-{os.getpid()}")
-        packages = _install(building, arguments)
-        record = {"stamp": stamp, "packages": packages}
+        packages = _install(building, arguments, commits, git)
+        record = {"stamp": stamp, "packages": packages, "sources": commits}
         (building / STAMP).write_text(json.dumps(record))
         if target.exists():
             print(f"replacing {target}: it was built from something else")
@@ -120,15 +132,20 @@ def _read_stamp(target: Path) -> dict[str, object]:
     return record if isinstance(record, dict) else {}
 
 
-def _install(building: Path, arguments: argparse.Namespace) -> dict[str, str]:
+def _install(building: Path, arguments: argparse.Namespace, commits: dict[str, str], git: dict[str, str]) -> dict[str, str]:
     uv = find_uv(arguments.tools, arguments.python)
-    options, variables = index_options(dict(os.environ))
+    options, variables = index_options(dict(os.environ), arguments.accelerator)
     environment = {**os.environ, **variables}
     python = str(building / "bin" / "python")
     # Relocatable: its scripts find their interpreter beside them, so that the folder can be renamed.
     _run([uv, "venv", "--quiet", "--relocatable", "--python", arguments.python, str(building)], environment)
     install = [uv, "pip", "install", "--quiet", "--python", python, "--no-deps"]
     _run([*install, *options, "--requirement", str(arguments.lock)], environment)
+    if arguments.wheel:
+        _run([*install, "--no-index", "--find-links", str(arguments.wheels), *arguments.wheel], environment)
+    for source in arguments.source:
+        checkout = sources.check_out(source, commits[source.name], building.parent / "src", {**environment, **git}, _run)
+        sources.install(source, checkout, building, [*install, *options], {**environment, **git}, _run)
     if arguments.plugin:
         # Built with the setuptools that the lock pins: a node without an index can do that.
         plugins = [str(path) for path in arguments.plugin]
@@ -156,6 +173,11 @@ def main() -> None:
     parser.add_argument("--python", required=True, help="interpreter to build it with")
     parser.add_argument("--tools", type=Path, required=True, help="folder for uv, where the node has none")
     parser.add_argument("--plugin", type=Path, action="append", default=[], help="folder installed on top; repeatable")
+    parser.add_argument("--accelerator", action="store_true", help="torch for an accelerator, not PyTorch's CPU build")
+    parser.add_argument("--wheels", type=Path, help="folder of wheels that no index has")
+    parser.add_argument("--wheel", action="append", default=[], help="requirement to take from there; repeatable")
+    parser.add_argument("--source", type=sources.parse_source, action="append", default=[], help="JSON; repeatable, in order")
+    parser.add_argument("--mirror", action="append", default=[], help="beginning of a git URL=what stands in for it; repeatable")
     parser.add_argument("--smoke", action="append", default=[], help="module that must import; repeatable")
     write_result(build(parser.parse_args()))
 

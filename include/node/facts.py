@@ -13,19 +13,19 @@ from pathlib import Path
 from .result import write_result
 
 
-def gather(python: str, work_dir: Path, ports: list[int]) -> dict[str, object]:
+def gather(pythons: list[str], work_dir: Path, ports: list[int]) -> dict[str, object]:
     """Return the facts as one JSON object.
 
-    ``python_version`` is null where ``python`` does not run; ``free_disk_gb`` is of the file system that holds ``work_dir``;
-    ``available_memory_gb`` is MemAvailable of /proc/meminfo; ``ports_in_use`` are those of ``ports`` that something listens on.
+    ``pythons`` maps each interpreter to its version, null where it does not run; ``free_disk_gb`` is of the file system that
+    holds ``work_dir``; ``available_memory_gb`` is MemAvailable of /proc/meminfo; ``ports_in_use`` are those of ``ports`` that
+    something listens on.
     """
     return {
         "host": socket.gethostname(),
         "kernel": platform.release(),
         "machine": platform.machine(),
         "cpus": len(os.sched_getaffinity(0)),
-        "python": python,
-        "python_version": python_version(python),
+        "pythons": {python: python_version(python) for python in pythons},
         "available_memory_gb": round(available_memory_gb(), 1),
         "free_disk_gb": round(shutil.disk_usage(nearest_existing(work_dir)).free / 1e9, 1),
         "work_dir_writable": os.access(nearest_existing(work_dir), os.W_OK),
@@ -64,7 +64,7 @@ def in_use(port: int) -> bool:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--python", required=True)
+    parser.add_argument("--python", action="append", required=True, help="interpreter to look at; repeatable")
     parser.add_argument("--work-dir", type=Path, required=True)
     parser.add_argument("--port", type=int, action="append", default=[])
     arguments = parser.parse_args()

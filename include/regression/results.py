@@ -16,9 +16,9 @@ def data_ready(spec: RunSpec, found: dict[str, Any]) -> dict[str, Any]:
     return {**found, "model_dir": spec.base_model}
 
 
-def converted(_: RunSpec, found: dict[str, Any], checkpoint_dir: str) -> dict[str, Any]:
+def converted(spec: RunSpec, found: dict[str, Any], checkpoint_dir: str) -> dict[str, Any]:
     """Say where the converted weights lie, beside what the check found."""
-    return {**found, "model_dir": convert.hf_dir(checkpoint_dir)}
+    return {**found, "model_dir": convert.hf_dir(spec, checkpoint_dir)}
 
 
 def repeat_done(

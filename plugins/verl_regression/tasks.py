@@ -12,8 +12,8 @@ from airflow.sdk import get_current_context, task
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from include.regression.commands import convert
-from include.regression.config import Catalogue, ConfigError, RunSpec
-from include.regression.config import resolve as resolve_spec
+from include.regression.config import Catalogue, Changes, ConfigError, RunSpec, draft
+from include.regression.plan import plan, why_not_applicable
 from verl_regression.timetables.releases import NIGHTLY_PREFIX
 
 #: Stages whose failure says something about the cluster, not about the software under test.
@@ -36,20 +36,39 @@ def release_of(partition_key: str | None) -> str | None:
 
 @task(retries=0)
 def resolve(suite: str) -> dict[str, Any]:
-    """Validate the run's input and make its RunSpec; nothing else has been done when this fails."""
+    """Validate the run's input, render its plan and make its RunSpec; nothing else has been done when this fails.
+
+    A suite that does not apply to the release, and a dry run, end here: recorded, with reason or plan, and skipped.
+    """
+    from include.regression.report.comparison import baseline_of
     from include.regression.store import migrate, writes
 
     context = get_current_context()
     dag_run, params = context["dag_run"], context["params"]
     key = run_key(suite, dag_run.dag_id, dag_run.run_id)
     try:
+        changes = Changes.of(dict(params))
         release = params.get("release") or release_of(dag_run.partition_key)
-        spec = resolve_spec(Catalogue(), key, suite, release, params.get("cluster"))
+        spec = draft(Catalogue(), key, suite, release, params.get("cluster"), changes)
+        reason = why_not_applicable(spec)
+        migrate()
+        if changes.baseline:
+            baseline_of(suite, changes.baseline)
+        if len(spec.cluster.nodes) > 1 and not (reason or changes.dry_run):
+            problem = "starts Ray on its first node only in this version"
+            raise ConfigError("cluster", spec.cluster.name, problem, "choose a cluster of one node, or make a dry run")
     except ConfigError as error:
         raise AirflowFailException(str(error)) from error
-    migrate()
-    writes.start_run(spec, dag_run.dag_id, dag_run.run_id)
+    rendered = None if reason else plan(spec)
+    writes.start_run(spec, dag_run.dag_id, dag_run.run_id, rendered)
     print(f"run {spec.run}: verl {spec.release.name} x {suite} v{spec.suite.version} on {spec.cluster.name}; folder {spec.run_dir}")
+    if reason:
+        writes.finish_run(spec.run, "not_applicable", reason)
+        raise AirflowSkipException(f"not applicable, because {reason}")
+    if changes.dry_run:
+        writes.finish_run(spec.run, "planned", "dry run")
+        print(rendered)
+        raise AirflowSkipException("dry run: the plan is above and in table runs; no node was touched")
     return spec.model_dump(mode="json")
 
 
@@ -77,17 +96,16 @@ def is_base_known(spec: dict[str, Any], data: Any, otherwise: str) -> str | None
     return otherwise if needed else None
 
 
-@task
-def convert_weights(spec: dict[str, Any]) -> None:
-    """Convert the base weights to the trainer's format, where the backend needs that."""
+@task.branch
+def needs_conversion(spec: dict[str, Any], conversion: str) -> str | None:
+    """Go on with the conversion of the base weights only where the trainer cannot read them."""
     reason = convert.why_no_weight_conversion(RunSpec.model_validate(spec))
-    if reason is None:
-        raise AirflowFailException("training.backend = 'megatron': this version has no converter for it yet; use a fsdp suite")
-    raise AirflowSkipException(reason)
+    print(reason or "Megatron reads its own format: converting")
+    return None if reason else conversion
 
 
 @task
-def plan(spec: dict[str, Any], which: str, model_dir: str) -> list[dict[str, Any]]:
+def repeats(spec: dict[str, Any], which: str, model_dir: str) -> list[dict[str, Any]]:
     """List every data set x repeat."""
     from include.regression.results import plan_repeats
 
@@ -99,9 +117,14 @@ def judge(spec: dict[str, Any]) -> str:
     """Judge the run from the store, and fail the task unless it passed, after everything is stored."""
     from include.regression.config.metrics import REWARD, THROUGHPUT, TIME_PER_STEP
     from include.regression.judge.verdict import judge_run, overall
+    from include.regression.report.comparison import baseline_of, entry_of
+    from include.regression.report.tables import as_text, comparison
     from include.regression.store import queries, writes
 
     the_spec = RunSpec.model_validate(spec)
+    baseline = the_spec.changes.baseline
+    # Taken before this run is judged, which may be of the very same release.
+    beside = baseline_of(the_spec.suite.name, baseline) if baseline else None
     context = get_current_context()
     run = queries.run_of(context["dag_run"].dag_id, context["dag_run"].run_id)
     assert run is not None
@@ -117,6 +140,8 @@ def judge(spec: dict[str, Any]) -> str:
     for entry in judged:
         print(f"{entry.verdict or 'recorded':>12}  {entry.metric}: {entry.text}")
     writes.set_verdict(the_spec.run, verdict)
+    if beside is not None:
+        print(as_text(comparison([beside, entry_of(run["dag_id"], run["dag_run_id"])])))
     if verdict != "passed":
         raise NotPassed(f"verdict: {verdict}; the reasons are above and in table verdicts, run {the_spec.run}")
     return verdict
@@ -127,12 +152,11 @@ def close_run(spec: dict[str, Any] | None) -> str:
     """Record how the run ended: its verdict, or which stage broke."""
     from include.regression.store import queries, writes
 
-    if spec is None:
-        return "refused"  # by resolve, whose message says why; there is no run to close
-
-    context = get_current_context()
-    dag_run = context["dag_run"]
+    dag_run = get_current_context()["dag_run"]
     run = queries.run_of(dag_run.dag_id, dag_run.run_id)
+    if spec is None:
+        # Ended by resolve, whose message says why: refused, and there is no run; or not applicable, or a dry run.
+        return run["state"] if run else "refused"
     assert run is not None
     broken = [row for row in queries.newest_attempts(spec["run"]) if row["state"] == "failed" and row["task"] != "judge"]
     if broken:

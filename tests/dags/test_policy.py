@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from include.regression.config import Catalogue
 from tests.conftest import ROOT
 
 #: Modules whose import at parse time would break the budget; they belong inside the task that needs them.
@@ -66,9 +67,35 @@ def test_deferrable_tasks_are_retried(dags: dict[str, Any]) -> None:
     assert found >= 8
 
 
-def test_a_backfill_goes_over_the_releases_of_the_suites_kind(dags: dict[str, Any]) -> None:
-    timetable = dags["verl_regression.tiny_grpo_cpu"].timetable
-    assert list(timetable.releases)[:2] == ["v0.9.0", "v0.9.1"]
+def test_a_backfill_goes_over_all_releases_that_have_a_date(dags: dict[str, Any]) -> None:
+    """Also those that the suite does not apply to: their runs say why, and no release is passed over in silence."""
+    for dag in dags.values():
+        assert list(dag.timetable.releases)[:2] == ["v0.4.0", "v0.4.1"]
+        assert list(dag.timetable.releases)[-2:] == ["v0.9.0", "v0.9.1"]
+
+
+def test_the_form_is_typed_and_in_sections(dags: dict[str, Any]) -> None:
+    for dag in dags.values():
+        schemas = {name: dag.params.get_param(name).schema for name in dag.params}
+        assert set(schemas) == {"release", "cluster", "dry_run", "steps", "datasets", "repeats", "baseline", "keep_checkpoint"}
+        for schema in schemas.values():
+            assert schema["type"]
+            assert schema["section"]
+            assert schema["title"]
+        assert {"newest", "main", "v0.4.0", "v0.9.1"} <= set(schemas["release"]["enum"])
+
+
+def test_every_dag_shows_which_releases_apply_and_why_not(dags: dict[str, Any]) -> None:
+    said = dags["verl_regression.qwen3_30b_a3b_gspo_megatron_a3"].doc_md
+    assert "| v0.8.0 | 2026-06-01 | yes |" in said
+    assert "has no GSPO loss" in said
+    assert "calls MindSpeed optional" in said
+
+
+def test_a_run_cannot_outlast_its_budget(dags: dict[str, Any]) -> None:
+    for name, dag in dags.items():
+        suite = Catalogue().suite(name.removeprefix("verl_regression."))
+        assert dag.dagrun_timeout.total_seconds() == suite.budget.minutes * 60
 
 
 def test_the_judge_is_a_leaf_that_can_fail_the_run(dags: dict[str, Any]) -> None:
@@ -108,20 +135,23 @@ print(json.dumps([time.process_time() - began, sorted(set(sys.modules) - before)
     assert seconds < 1.0
 
 
-def test_a_broken_suite_shows_itself_and_spoils_no_other(tmp_path: Path) -> None:
-    """A copy of the project whose second suite file is torn."""
+def test_a_broken_file_shows_itself_and_spoils_no_other(tmp_path: Path, dags: dict[str, Any]) -> None:
+    """A copy of the project with a torn suite and a release that cannot be read."""
     import shutil
 
     shutil.copytree(ROOT / "include", tmp_path / "include", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(ROOT / "dags", tmp_path / "dags")
     (tmp_path / "include" / "suites" / "torn.yaml").write_text("version: [1\n")
+    (tmp_path / "include" / "releases" / "v0.5.0.yaml").write_text("released: soon\n")
     script = f"""
 from airflow.dag_processing.dagbag import DagBag
 bag = DagBag({str(tmp_path / "dags")!r})
-print(sorted(bag.dags), bag.import_errors, bag.dags["verl_regression.torn"].doc_md)
+print([name for name in bag.dags if "broken" in bag.dags[name].tags], len(bag.dags), bag.import_errors)
+print(bag.dags["verl_regression.torn"].doc_md, bag.dags["verl_regression.tiny_grpo_cpu"].doc_md)
 """
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT / 'plugins'}"}
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, cwd=tmp_path)
     said = done.stdout
-    assert "['verl_regression.tiny_grpo_cpu', 'verl_regression.torn'] {}" in said, done.stderr[-2000:]
+    assert f"['verl_regression.torn'] {len(dags) + 1} {{}}" in said, done.stderr[-2000:]
     assert "include/suites/torn.yaml" in said
+    assert "include/releases/v0.5.0.yaml:1: released = 'soon'" in said

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from include.localstack import show
 from include.regression.config import Catalogue, ConfigError, RunSpec, resolve
 from include.regression.judge.verdict import Judged
 from include.regression.report.comparison import compare, package_differences
+from include.regression.report.tables import as_text, comparison
 from include.regression.store import writes
 
 pytestmark = pytest.mark.usefixtures("store")
@@ -24,7 +24,7 @@ def judged_run(release: str, number: int, seconds: float, verl: str) -> RunSpec:
     return spec
 
 
-def test_the_newest_judged_run_of_each_release_counts(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_newest_judged_run_of_each_release_counts() -> None:
     judged_run("v0.9.0", 1, 9.0, "0.9.0")
     newer = judged_run("v0.9.0", 2, 5.7, "0.9.0")
     judged_run("v0.9.1", 1, 2.6, "0.9.1")
@@ -32,8 +32,7 @@ def test_the_newest_judged_run_of_each_release_counts(capsys: pytest.CaptureFixt
     assert [(entry.release, entry.numbers["time_per_step"]["mean"]) for entry in entries] == [("v0.9.0", 5.7), ("v0.9.1", 2.6)]
     assert entries[0].run == newer.run
     assert package_differences(entries) == {"verl": ["0.9.0", "0.9.1"]}
-    show.comparison(entries)
-    said = capsys.readouterr().out
+    said = as_text(comparison(entries))
     assert "5.70 s" in said
     assert "2.60 s" in said
 

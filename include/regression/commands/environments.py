@@ -12,7 +12,9 @@ def facts(spec: RunSpec) -> Command:
     """Gather facts of the node (result: include/node/facts.py)."""
     ray = spec.cluster.ray_ports
     ports = [ray.gcs, ray.dashboard, ray.client, ray.agent, spec.cluster.server_port]
-    arguments = ["--python", spec.cluster.python, "--work-dir", spec.work_dir]
+    arguments = ["--work-dir", spec.work_dir]
+    for python in dict.fromkeys(spec.interpreter(name) for name in ("train", "eval")):
+        arguments += ["--python", python]
     for port in ports:
         arguments += ["--port", str(port)]
     return Command(node_script(spec, "facts", *arguments), job_environment(spec, "facts"), timeout_s=120)
@@ -28,10 +30,21 @@ def build(spec: RunSpec, environment: str) -> Command:
         "--lock",
         f"{spec.kit_dir}/locks/{stack.train_lock if training else stack.eval_lock}",
         "--python",
-        spec.cluster.python,
+        spec.interpreter(environment),
         "--tools",
         f"{spec.work_dir}/tools",
     ]
+    # The evaluation client needs no accelerator: its torch is the CPU's on every kind of cluster.
+    if training and spec.suite.stack != "cpu":
+        arguments.append("--accelerator")
+    if spec.cluster.wheels:
+        arguments += ["--wheels", spec.cluster.wheels]
+    for wheel in stack.wheels if training else ():
+        arguments += ["--wheel", wheel]
+    for source in stack.sources if training else ():
+        arguments += ["--source", source.model_dump_json(exclude_defaults=True)]
+    for prefix, mirror in spec.cluster.mirrors.items() if training and stack.sources else ():
+        arguments += ["--mirror", f"{prefix}={mirror}"]
     for plugin in stack.plugins if training else ():
         arguments += ["--plugin", f"{spec.kit_dir}/node/{plugin}"]
     for module in stack.train_smoke if training else stack.eval_smoke:

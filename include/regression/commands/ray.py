@@ -52,6 +52,9 @@ def environment(spec: RunSpec) -> dict[str, str]:
 def head(spec: RunSpec) -> Command:
     """Start the head, wait for it and count its resources (result: include/node/ray_head.py)."""
     cluster, ports, address = spec.cluster, spec.cluster.ray_ports, spec.cluster.head.address
+    count = cluster.head.devices
+    # Ray counts GPUs itself and refuses them as a custom resource.
+    devices = f"--num-gpus={count}" if cluster.ray_resource == "GPU" else "--resources=" + json.dumps({cluster.ray_resource: count})
     start = [
         spec.python("train"),
         "-m",
@@ -68,7 +71,7 @@ def head(spec: RunSpec) -> Command:
         f"--min-worker-port={ports.workers_from}",
         f"--max-worker-port={ports.workers_to}",
         f"--num-cpus={cluster.logical_cpus}",
-        "--resources=" + json.dumps({cluster.ray_resource: cluster.head.devices}),
+        devices,
         f"--object-store-memory={cluster.object_store_mb * 1_000_000}",
         f"--temp-dir={temp_dir(spec)}",
         "--disable-usage-stats",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from include.regression.config import RunSpec
@@ -37,7 +38,7 @@ def job_environment(spec: RunSpec, job: str) -> dict[str, str]:
     }
 
 
-def node_script(spec: RunSpec, module: str, *arguments: str, python: str | None = None) -> str:
-    """Call a script of the kit that was copied to the node, every argument quoted."""
+def node_script(spec: RunSpec, module: str, *arguments: str, python: str | None = None, before: Sequence[str] = ()) -> str:
+    """Call a script of the kit that was copied to the node, every argument quoted, after the cluster's ``setup`` and ``before``."""
     line = shlex.join([python or spec.cluster.python, "-m", f"node.{module}", *arguments])
-    return f"cd {shlex.quote(spec.kit_dir)}\n{line}"
+    return "\n".join([*spec.cluster.setup, *before, f"cd {shlex.quote(spec.kit_dir)}", line])

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from include.regression.config.base import Model, Name, NodePath
-from include.regression.config.release import Kind
+from include.regression.config.release import Kind, PythonVersion
 
 Port = Annotated[int, Field(ge=1024, le=65535)]
 
@@ -44,10 +44,13 @@ class RayPorts(Model):
 class Cluster(Model):
     """A cluster file (include/clusters/NAME.yaml).
 
-    ``work_dir`` is the folder on each node that holds everything of ours. ``ray_resource`` is the resource verl asks Ray
-    for; ``logical_cpus`` is what Ray is told it has: verl's actors reserve about 12 and wait in silence for ever if Ray
-    has fewer. ``env`` is exported for every process of ours on the nodes. ``poll_s`` is how often long remote work is looked
-    at. ``min_memory_gb`` and ``min_disk_gb`` must be free before a run starts.
+    ``work_dir`` is the folder on each node that holds everything of ours. ``python`` runs our own scripts; ``pythons`` maps a
+    version that a release needs to its interpreter (default: ``python3.X``). ``setup`` are shell lines run before every command,
+    such as the toolkit's set_env.sh. ``mirrors`` maps the beginning of a git URL to what stands in for it; ``wheels`` is a folder
+    of wheels that no index has. ``ray_resource`` is the resource verl asks Ray for; ``logical_cpus`` is what Ray is told it has:
+    verl's actors reserve about 12 and wait in silence for ever if Ray has fewer. ``env`` is exported for every process of ours on
+    the nodes. ``poll_s`` is how often long remote work is looked at. ``min_memory_gb`` and ``min_disk_gb`` must be free before a
+    run starts.
     """
 
     name: Name
@@ -56,6 +59,10 @@ class Cluster(Model):
     nodes: Annotated[tuple[Node, ...], Field(min_length=1)]
     work_dir: NodePath
     python: str = "python3.11"
+    pythons: dict[PythonVersion, str] = {}
+    setup: tuple[str, ...] = ()
+    mirrors: dict[str, str] = {}
+    wheels: NodePath | None = None
     ray_resource: str = "NPU"
     ray_ports: RayPorts
     logical_cpus: Annotated[int, Field(ge=1)]
@@ -69,6 +76,10 @@ class Cluster(Model):
     @property
     def head(self) -> Node:
         return self.nodes[0]
+
+    def interpreter(self, version: str) -> str:
+        """Interpreter of a Python version, as "3.11"."""
+        return self.pythons.get(version, f"python{version}")
 
     @property
     def devices(self) -> int:

@@ -1,4 +1,4 @@
-"""The one error of bad input: it names the field, the value and the fix."""
+"""Bad input, which names the field, the value and the fix; and input that is right and has no meaning for a release."""
 
 from __future__ import annotations
 
@@ -25,3 +25,8 @@ def unknown(field: str, value: str, known: Iterable[str], where: str = "") -> Co
     near = difflib.get_close_matches(value, names, n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""
     return ConfigError(field, value, "unknown", f"{hint}choose one of: {', '.join(names) or '(none defined)'}", where)
+
+
+class NotApplicable(Exception):
+    """A release cannot do what a suite asks for, by its own documents. No fault of anyone's: the run is recorded as such, with the
+    reason, and skipped."""

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import re
 from pathlib import Path
 from typing import TypeVar
-
-import yaml
-from pydantic import ValidationError
 
 from include.regression.config.base import Model
 from include.regression.config.cluster import Cluster
 from include.regression.config.errors import ConfigError, unknown
 from include.regression.config.release import Release
 from include.regression.config.suite import Suite
+from include.regression.config.yaml_file import read
 
 INCLUDE = Path(__file__).resolve().parents[2]
 
@@ -38,10 +34,40 @@ class Catalogue:
     def release(self, name: str) -> Release:
         return self._load("releases", "release", name, Release)
 
-    def dated_releases(self, kind: str) -> dict[str, str]:
-        """Map the releases that have a stack of this kind to their dates (ISO); what a backfill can go over."""
-        found = (self.release(name) for name in self.names("releases"))
-        return {one.name: one.released.isoformat() for one in found if kind in one.stacks and one.released}
+    def releases(self) -> tuple[dict[str, Release], dict[str, ConfigError]]:
+        """Read all releases: those that can be read, and for each other file what is wrong with it."""
+        found: dict[str, Release] = {}
+        faults: dict[str, ConfigError] = {}
+        for name in self.names("releases"):
+            try:
+                found[name] = self.release(name)
+            except ConfigError as error:
+                faults[name] = error
+        return found, faults
+
+    def dated_releases(self) -> dict[str, str]:
+        """Map the releases to their dates (ISO), oldest first: what a backfill can go over.
+
+        A branch has no date and is left out, and so is a file that cannot be read: it must not stop the others (see
+        :meth:`releases`, which tells).
+        """
+        found, _ = self.releases()
+        dates = {one.name: one.released.isoformat() for one in found.values() if one.released}
+        return dict(sorted(dates.items(), key=lambda entry: (entry[1], entry[0])))
+
+    def newest_for(self, suite: Suite) -> str:
+        """Name the newest dated release that a suite applies to.
+
+        Raises ConfigError if there is none, or if a file cannot be read.
+        """
+        _, faults = self.releases()
+        for fault in faults.values():
+            raise fault
+        for name in reversed(self.dated_releases()):
+            if suite.why_not(self.release(name)) is None:
+                return name
+        problem = f"no dated release has what suite {suite.name} needs"
+        raise ConfigError("release", "newest", problem, "add one to include/releases", f"include/suites/{suite.name}.yaml")
 
     def cluster(self, name: str) -> Cluster:
         return self._load("clusters", "cluster", name, Cluster)
@@ -53,35 +79,4 @@ class Catalogue:
         if name not in self.names(room):
             raise unknown(field, name, self.names(room), where=f"include/{room}/")
         path = self.root / room / f"{name}.yaml"
-        where = f"include/{room}/{name}.yaml"
-        try:
-            data = yaml.safe_load(_expand(path.read_text(encoding="utf-8"), where))
-        except yaml.YAMLError as error:
-            raise ConfigError(where, "", f"not YAML: {error}", "mend the file") from error
-        if not isinstance(data, dict):
-            raise ConfigError(where, data, "not a mapping", "write 'field: value' lines")
-        try:
-            return model.model_validate({**data, "name": data.get("name", name)})
-        except ValidationError as error:
-            first = error.errors()[0]
-            raise ConfigError(
-                ".".join(str(part) for part in first["loc"]) or field,
-                first.get("input"),
-                first["msg"],
-                f"see the field's description in include/regression/config/{field}.py"
-                + (f" ({error.error_count()} problems in all)" if error.error_count() > 1 else ""),
-                where,
-            ) from error
-
-
-def _expand(text: str, where: str) -> str:
-    """Replace ``${NAME}`` and ``${NAME:-default}`` from the environment."""
-
-    def value(match: re.Match[str]) -> str:
-        name, default = match.group(1), match.group(2)
-        found = os.environ.get(name, default)
-        if found is None:
-            raise ConfigError(f"${{{name}}}", None, "not set in the environment", f"export {name}=...", where)
-        return found
-
-    return re.sub(r"\$\{([A-Z][A-Z0-9_]*)(?::-([^}]*))?\}", value, text)
+        return read(path, f"include/{room}/{name}.yaml", name, model)

@@ -6,11 +6,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from include.regression.config.base import Model, Name
-from include.regression.config.release import Kind
+from include.regression.config.base import Model, Name, NodePath
+from include.regression.config.release import Algorithm, Backend, Kind, Override, Release
 
 Positive = Annotated[int, Field(ge=1)]
-Override = bool | int | float | str
+Share = Annotated[float, Field(gt=0, le=1)]
 
 
 class ModelSource(Model):
@@ -35,25 +35,66 @@ class Lengths(Model):
     max_model_len: Positive
 
 
-class Training(Model):
-    """GRPO training.
+class Preprocess(Model):
+    """How the training data are made: a script of verl's repository (below its source folder) and the raw data set on the node."""
 
-    ``prompt_tokens`` and ``response_tokens`` are verl's padding lengths; ``micro_batch`` is samples per device (default: all at
-    once); files default to what the maker made. ``overrides`` are Hydra overrides of verl; a key that starts with ``+`` adds to its
-    config. ``warmup_steps`` are left out of the steady window over which throughput and time per step are taken.
+    script: str
+    dataset: NodePath
+
+
+class Megatron(Model):
+    """Parallel sizes of the Megatron backend.
+
+    ``weights`` is ``hf`` where mbridge reads and writes Hugging Face weights, ``mcore`` where they are converted before and
+    merged after.
     """
 
-    backend: Literal["fsdp", "megatron"]
+    tensor: Positive = 1
+    pipeline: Positive = 1
+    context: Positive = 1
+    expert: Positive = 1
+    expert_tensor: Positive = 1
+    weights: Literal["hf", "mcore"] = "hf"
+
+    @property
+    def ranks(self) -> int:
+        """Devices of one model replica."""
+        return self.tensor * self.pipeline * self.context
+
+
+class Training(Model):
+    """GRPO or GSPO training.
+
+    ``prompt_tokens`` and ``response_tokens`` are verl's padding lengths; ``mini_batch`` is prompts per update (default: all of a
+    step), ``micro_batch`` samples per device (default: all at once); ``offload`` moves parameters and optimizer to the host
+    between phases; ``sequence_parallel`` is Ulysses' size (FSDP). The rollout: ``tensor_parallel``, ``max_num_seqs``,
+    ``gpu_memory_utilization``, ``enforce_eager``. Files default to what the maker or ``preprocess`` made. ``overrides`` are Hydra
+    overrides in the newest release's names; a key that starts with ``+`` adds to verl's config. ``warmup_steps`` are left out of
+    the steady window over which throughput and time per step are taken.
+    """
+
+    backend: Backend
+    algorithm: Algorithm = "grpo"
     steps: Positive
     prompts_per_step: Positive
     samples_per_prompt: Positive
     learning_rate: Annotated[float, Field(gt=0)]
+    kl_loss_coef: Annotated[float, Field(gt=0)] | None = None
     prompt_tokens: Positive
     response_tokens: Positive
+    mini_batch: Positive | None = None
     micro_batch: Positive | None = None
+    offload: bool = False
+    remove_padding: bool = True
+    sequence_parallel: Positive = 1
+    megatron: Megatron | None = None
+    preprocess: Preprocess | None = None
     train_file: str | None = None
     validation_file: str | None = None
     tensor_parallel: Positive = 1
+    max_num_seqs: Positive = 256
+    gpu_memory_utilization: Share = 0.6
+    enforce_eager: bool = True
     warmup_steps: Annotated[int, Field(ge=0)] = 3
     seed: int = 1
     timeout_min: Positive
@@ -66,7 +107,7 @@ class Serving(Model):
     tensor_parallel: Positive | None = None
     data_parallel: Positive = 1
     max_num_seqs: Positive = 24
-    gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] = 0.9
+    gpu_memory_utilization: Share = 0.9
     dtype: str = "auto"
     ready_timeout_s: Positive = 1800
 
@@ -96,7 +137,7 @@ class Evaluation(Model):
     at_once: Positive = 1
     concurrency: Positive = 48
     temperature: Annotated[float, Field(ge=0)]
-    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    top_p: Share = 1.0
     seed: int = 1234
     data_root: str | None = None
     timeout_min: Positive
@@ -108,9 +149,17 @@ class Judgement(Model):
     confidence: Annotated[float, Field(gt=0.5, lt=1)] = 0.95
 
 
+class Budget(Model):
+    """What one run may cost: ``minutes`` from start to verdict, and ``device_hours``, which is that time on all its devices."""
+
+    minutes: Positive
+    device_hours: Annotated[float, Field(gt=0)]
+
+
 class Suite(Model):
     """A suite file (include/suites/NAME.yaml). ``version`` is bumped whenever convergence changes.
 
+    ``release`` is a release's name, or ``newest`` for the newest dated one that the suite applies to.
     ``nightly`` is a cron expression (UTC) for runs of ``release`` by the scheduler; without it the suite runs by hand or backfill.
     """
 
@@ -118,6 +167,7 @@ class Suite(Model):
     version: Positive
     owner: str
     description: str
+    budget: Budget
     stack: Kind
     release: Name
     cluster: Name
@@ -128,3 +178,7 @@ class Suite(Model):
     serving: Serving = Serving()
     evaluation: Evaluation
     judgement: Judgement = Judgement()
+
+    def why_not(self, release: Release) -> str | None:
+        """Say why this suite does not apply to a release; None if it does."""
+        return release.why_not(self.stack, self.training.backend, self.training.algorithm)

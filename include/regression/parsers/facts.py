@@ -11,17 +11,20 @@ def check_facts(spec: RunSpec, facts: dict[str, Any]) -> None:
     """Check what include/node/facts.py gathered. Raises ConfigError for the first fault, naming field, value and fix."""
     cluster, node = spec.cluster, facts["host"]
     where = f"include/clusters/{cluster.name}.yaml"
-    version = facts["python_version"]
-    if version is None:
-        raise ConfigError("python", cluster.python, f"does not run on node {node}", "install it there, or name another", where)
-    if version.split(".")[:2] != spec.stack.python.split("."):
-        raise ConfigError(
-            "python",
-            cluster.python,
-            f"is Python {version} on node {node}; release {spec.release.name} needs {spec.stack.python}",
-            f"name a Python {spec.stack.python} in the cluster file",
-            where,
-        )
+    for environment, wanted in (("train", spec.stack.python), ("eval", spec.stack.eval_python)):
+        python = spec.interpreter(environment)
+        version = facts["pythons"].get(python)
+        if version is None:
+            fix = f"install Python {wanted} there, or name its interpreter"
+            raise ConfigError(f"pythons.{wanted}", python, f"does not run on node {node}", fix, where)
+        if version.split(".")[:2] != wanted.split("."):
+            raise ConfigError(
+                f"pythons.{wanted}",
+                python,
+                f"is Python {version} on node {node}; the {environment} environment of {spec.release.name} needs {wanted}",
+                f"name a Python {wanted} in the cluster file",
+                where,
+            )
     if not facts["work_dir_writable"]:
         raise ConfigError("work_dir", cluster.work_dir, f"cannot be written on node {node}", "choose another folder", where)
     if facts["free_disk_gb"] < cluster.min_disk_gb:

@@ -31,8 +31,9 @@ metadata = MetaData(
     }
 )
 
-#: One row per Airflow DAG run. ``run`` names the run everywhere; ``state`` is running, passed, regressed, inconclusive, failed or
-#: infra_error; ``verdict`` is the judge's word; ``base_run`` is the run whose base-model evaluation counts for this one.
+#: One row per Airflow DAG run. ``run`` names the run everywhere; ``state`` is running, passed, regressed, inconclusive, failed,
+#: infra_error, not_applicable (``reason`` says why) or planned (a dry run); ``verdict`` is the judge's word; ``base_run`` is the
+#: run whose base-model evaluation counts for this one; ``plan`` is every command as rendered before the run began.
 runs = Table(
     "runs",
     metadata,
@@ -53,6 +54,7 @@ runs = Table(
     Column("reason", Text),
     Column("started_at", DateTime(timezone=True), nullable=False),
     Column("finished_at", DateTime(timezone=True)),
+    Column("plan", Text),
     UniqueConstraint("dag_id", "dag_run_id", name="runs_dag_id_dag_run_id_key"),
     Index("runs_suite_started_at_idx", "suite", "started_at"),
     Index("runs_base_fingerprint_idx", "base_fingerprint"),

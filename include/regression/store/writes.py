@@ -31,8 +31,8 @@ def _upsert(connection: Connection, table: Table, rows: Sequence[dict[str, Any]]
     connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=changed), list(rows))
 
 
-def start_run(spec: RunSpec, dag_id: str, dag_run_id: str) -> None:
-    """Record that a run has begun; a run that is cleared and resolved again keeps its start."""
+def start_run(spec: RunSpec, dag_id: str, dag_run_id: str, plan: str | None = None) -> None:
+    """Record that a run has begun, with its plan; a run that is cleared and resolved again keeps its start."""
     row = {
         "run": spec.run,
         "dag_id": dag_id,
@@ -47,6 +47,7 @@ def start_run(spec: RunSpec, dag_id: str, dag_run_id: str) -> None:
         "reason": None,
         "started_at": datetime.now(UTC),
         "finished_at": None,
+        "plan": plan,
     }
     with engine().begin() as connection:
         _upsert(connection, runs, [row], keep=["started_at"])

@@ -12,10 +12,12 @@ for input in eval-*.in train-cpu-*.in; do
   case $input in train-*) overrides=train-cpu.overrides ;; *) overrides=eval.overrides ;; esac
   resolve --python-version 3.11 "$input" "${torch[@]}" --override "$overrides" --output-file "${input%.in}.txt"
 done
-# Ascend nodes are aarch64, each release on the Python that its input's first line names; torch there is the index's own wheel.
+# Nodes with accelerators: each release on the Python that its input's first line names; torch there is the index's own wheel.
 unset PIP_FIND_LINKS
-for input in train-npu-*.in; do
+for input in train-npu-*.in train-cuda-*.in; do
+  case $input in train-npu-*) platform=aarch64-manylinux_2_28 ;; *) platform=x86_64-manylinux_2_28 ;; esac
   python=$(head -1 "$input" | grep -o 'Python 3\.[0-9]*' | cut -d' ' -f2)
-  resolve "$input" --python-platform aarch64-manylinux_2_28 --python-version "$python" \
-    --override "${input%.in}.overrides" --output-file "${input%.in}.txt"
+  overrides=()
+  if [ -f "${input%.in}.overrides" ]; then overrides=(--override "${input%.in}.overrides"); fi
+  resolve "$input" --python-platform "$platform" --python-version "$python" "${overrides[@]}" --output-file "${input%.in}.txt"
 done

@@ -1,27 +1,9 @@
-"""The training's overrides, checked against the release's real configuration keys."""
+"""The training's Ray job."""
 
 from __future__ import annotations
 
-import pytest
-
 from include.regression.commands import ray, train
-from include.regression.config import Catalogue, RunSpec, resolve
-from tests.conftest import DATA
-
-
-def known_keys(release: str) -> set[str]:
-    lines = (DATA / "config_keys" / f"{release}.txt").read_text().splitlines()
-    return {line for line in lines if not line.startswith("#")}
-
-
-@pytest.mark.parametrize("release", Catalogue().names("releases"))
-def test_every_override_exists_in_the_release_or_is_a_deliberate_addition(release: str) -> None:
-    keys = known_keys(release)
-    for key in train.overrides(resolve(Catalogue(), "tiny-1", "tiny_grpo_cpu", release), attempt=1):
-        if key.startswith("+"):
-            assert key[1:] not in keys, f"{key} exists: the plus would be an error in Hydra"
-        else:
-            assert key in keys
+from include.regression.config import RunSpec
 
 
 def test_attempts_share_no_folder_and_nothing_is_resumed(spec: RunSpec) -> None:

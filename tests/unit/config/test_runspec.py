@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from include.regression.config import Catalogue, ConfigError, RunSpec, resolve
+from include.regression.config import Catalogue, Changes, ConfigError, NotApplicable, RunSpec, resolve
 from include.regression.config.loading import INCLUDE
 
 
@@ -65,7 +65,11 @@ def test_unknown_names_are_refused_with_the_known_ones(arguments: dict[str, str]
         ({"training__tensor_parallel": 2}, "training.tensor_parallel", "choose a larger cluster"),
         ({"serving__data_parallel": 2}, "serving.tensor_parallel", "choose a larger cluster"),
         ({"stack": "npu"}, "cluster", "choose a cluster of kind npu"),
-        ({"training__warmup_steps": 16}, "training.warmup_steps", "below 16"),
+        ({"training__warmup_steps": 16}, "training.steps", "train at least 17 steps"),
+        ({"budget__device_hours": 3}, "budget.device_hours", "raise budget.device_hours"),
+        ({"training__mini_batch": 5}, "training.mini_batch", "let it"),
+        ({"training__sequence_parallel": 2}, "training.prompts_per_step", "a multiple of the replicas"),
+        ({"training__megatron": {"tensor": 1}}, "training.megatron", "only for it"),
         ({"model__path": "/models/x"}, "model", "exactly one"),
     ],
 )
@@ -77,23 +81,97 @@ def test_a_suite_that_cannot_run_is_refused(catalogue: Catalogue, changes: dict[
     assert fix in caught.value.fix
 
 
-def test_a_release_without_the_stack_is_refused(catalogue: Catalogue) -> None:
+def test_a_release_without_the_stack_is_not_applicable(catalogue: Catalogue) -> None:
     change(catalogue, "releases", "v0.9.1", stacks={})
-    with pytest.raises(ConfigError, match="has no cpu stack"):
+    with pytest.raises(NotApplicable, match=r"no source states a cpu stack for verl v0\.9\.1"):
         resolve(catalogue, "x", "tiny_grpo_cpu")
+
+
+def test_the_newest_release_is_the_newest_that_applies(catalogue: Catalogue) -> None:
+    assert resolve(catalogue, "x", "tiny_grpo_cpu", "newest").release.name == "v0.9.1"
+    assert resolve(catalogue, "x", "qwen3_8b_grpo_fsdp_a2", "newest").release.name == "v0.9.0"
+
+
+def test_a_new_release_needs_one_file(catalogue: Catalogue) -> None:
+    text = (catalogue.root / "releases" / "v0.9.1.yaml").read_text().replace("2026-09-20", "2026-11-30")
+    (catalogue.root / "releases" / "v1.0.0.yaml").write_text(text)
+    assert list(catalogue.dated_releases())[-1] == "v1.0.0"
+    assert resolve(catalogue, "x", "tiny_grpo_cpu", "newest").release.name == "v1.0.0"
+
+
+def test_a_release_file_that_cannot_be_read_stops_only_itself(catalogue: Catalogue) -> None:
+    (catalogue.root / "releases" / "v0.5.0.yaml").write_text("released: soon\n")
+    found, faults = catalogue.releases()
+    assert list(faults) == ["v0.5.0"]
+    assert "v0.5.0" not in catalogue.dated_releases()
+    assert resolve(catalogue, "x", "tiny_grpo_cpu", "v0.9.0").release == found["v0.9.0"]
+    with pytest.raises(ConfigError, match=r"include/releases/v0\.5\.0\.yaml:1: released = 'soon'"):
+        resolve(catalogue, "x", "tiny_grpo_cpu", "newest")
+
+
+def test_a_run_may_shorten_its_suite_and_says_so(catalogue: Catalogue) -> None:
+    changes = Changes.of({"steps": 4, "repeats": 1, "datasets": ["math500"], "release": "v0.9.0", "baseline": None})
+    spec = resolve(catalogue, "x", "tiny_grpo_cpu", changes=changes)
+    assert spec.suite.training.steps == 4
+    assert [dataset.name for dataset in spec.suite.evaluation.datasets] == ["math500"]
+    assert (spec.suite.evaluation.repeats, spec.suite.evaluation.base_repeats) == (1, 1)
+    assert RunSpec.model_validate(spec.model_dump(mode="json")).changes == changes
+
+
+@pytest.mark.parametrize(
+    ("parameters", "field", "fix"),
+    [
+        ({"steps": 3}, "training.steps", "train at least 4 steps"),
+        ({"datasets": ["maths500"]}, "datasets", "did you mean 'math500'?"),
+        ({"repeats": 0}, "repeats", "correct it in the form"),
+    ],
+)
+def test_a_change_that_cannot_be_is_refused(catalogue: Catalogue, parameters: dict[str, Any], field: str, fix: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        resolve(catalogue, "x", "tiny_grpo_cpu", changes=Changes.of(parameters))
+    assert caught.value.field == field
+    assert fix in caught.value.fix
 
 
 def test_a_misspelt_field_names_the_file_and_the_field(catalogue: Catalogue) -> None:
     change(catalogue, "suites", "tiny_grpo_cpu", training__stepz=3)
     with pytest.raises(ConfigError) as caught:
         catalogue.suite("tiny_grpo_cpu")
-    assert caught.value.where == "include/suites/tiny_grpo_cpu.yaml"
+    text = (catalogue.root / "suites" / "tiny_grpo_cpu.yaml").read_text().splitlines()
+    line = next(number for number, line in enumerate(text, 1) if "stepz" in line)
+    assert caught.value.where == f"include/suites/tiny_grpo_cpu.yaml:{line}"
     assert caught.value.field == "training.stepz"
+    assert "Training has: backend, algorithm, steps" in caught.value.fix
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (
+            "  steps: 16",
+            "  steps: many",
+            r"yaml:\d+: training\.steps = 'many': input should be a valid integer.*Training\.steps is",
+        ),
+        ("  steps: 16", "  steps: 0", r"yaml:\d+: training\.steps = 0: input should be greater than or equal to 1"),
+        ("owner: verl-regression\n", "", r"yaml:1: owner = None: field required\. Fix: add it; Suite\.owner is str"),
+        ("questions: 64}", "questions: few}", r"yaml:\d+: evaluation\.datasets\.0\.questions = 'few'.*DataSet\.questions is"),
+    ],
+)
+def test_a_wrong_value_names_line_field_and_what_was_expected(catalogue: Catalogue, old: str, new: str, said: str) -> None:
+    path = catalogue.root / "suites" / "tiny_grpo_cpu.yaml"
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+    with pytest.raises(ConfigError, match=said) as caught:
+        catalogue.suite("tiny_grpo_cpu")
+    if new:
+        line = int(caught.value.where.rpartition(":")[2])
+        assert new.strip() in path.read_text().splitlines()[line - 1]
 
 
 def test_broken_yaml_names_the_file(catalogue: Catalogue) -> None:
     (catalogue.root / "suites" / "torn.yaml").write_text("version: [1\n")
-    with pytest.raises(ConfigError, match=r"include/suites/torn\.yaml.*not YAML"):
+    with pytest.raises(ConfigError, match=r"include/suites/torn\.yaml:2: YAML = .*cannot be read"):
         catalogue.suite("torn")
 
 

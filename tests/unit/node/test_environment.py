@@ -15,16 +15,21 @@ from include.node import environment
 
 
 @pytest.fixture
-def wanted(tmp_path: Path) -> argparse.Namespace:
+def wanted(tmp_path: Path, tools: Path) -> argparse.Namespace:
     lock = tmp_path / "empty.txt"
     lock.write_text("# nothing\n")
     return argparse.Namespace(
         into=tmp_path / "env",
         lock=lock,
         python=sys.executable,
-        tools=tmp_path / "tools",
+        tools=tools,
         plugin=[],
         smoke=["json"],
+        accelerator=False,
+        wheels=None,
+        wheel=[],
+        source=[],
+        mirror=[],
     )
 
 

@@ -74,4 +74,4 @@ def test_a_server_that_never_gets_ready_is_given_up(tmp_path: Path, capsys: pyte
 
 
 def test_facts_of_a_missing_python(tmp_path: Path) -> None:
-    assert facts.gather("python9.9", tmp_path, [])["python_version"] is None
+    assert facts.gather(["python9.9"], tmp_path, [])["pythons"] == {"python9.9": None}

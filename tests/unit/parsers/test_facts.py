@@ -9,8 +9,7 @@ from include.regression.parsers.facts import check_facts
 
 GOOD = {
     "host": "node-1",
-    "python": "python3.11",
-    "python_version": "3.11.7",
+    "pythons": {"python3.11": "3.11.7"},
     "available_memory_gb": 20.0,
     "free_disk_gb": 50.0,
     "work_dir_writable": True,
@@ -25,8 +24,8 @@ def test_a_good_node_passes(spec: RunSpec) -> None:
 @pytest.mark.parametrize(
     ("change", "field", "problem"),
     [
-        ({"python_version": None}, "python", "does not run on node node-1"),
-        ({"python_version": "3.12.1"}, "python", "is Python 3.12.1 on node node-1; release v0.9.1 needs 3.11"),
+        ({"pythons": {}}, "pythons.3.11", "does not run on node node-1"),
+        ({"pythons": {"python3.11": "3.12.1"}}, "pythons.3.11", "is Python 3.12.1 on node node-1; the train environment of v0.9.1"),
         ({"free_disk_gb": 1.5}, "min_disk_gb", "only 1.5 GB are free"),
         ({"available_memory_gb": 2.0}, "min_memory_gb", "only 2.0 GB of memory"),
         ({"work_dir_writable": False}, "work_dir", "cannot be written"),
