@@ -12,6 +12,7 @@ WHAT, SHORTER, AFTER = "What runs", "Shorter than the suite", "Beside the run"
 def params(suite: Suite, catalogue: Catalogue) -> dict[str, Param]:
     """Typed fields in sections; their meaning is that of include/regression/config/changes.py."""
     releases = catalogue.names("releases")
+    training = suite.training
     datasets = [dataset.name for dataset in suite.evaluation.datasets]
     return {
         "release": Param(
@@ -35,7 +36,7 @@ def params(suite: Suite, catalogue: Catalogue) -> dict[str, Param]:
             type=["null", "integer"],
             minimum=1,
             title="Training steps",
-            description=f"Empty: {suite.training.steps}. More than warmup_steps ({suite.training.warmup_steps}).",
+            description=f"Empty: {training.steps}. At least {training.warmup_steps + 2}, of which {training.warmup_steps} warm up.",
             section=SHORTER,
         ),
         "datasets": Param(

@@ -115,7 +115,7 @@ def repeats(spec: dict[str, Any], which: str, model_dir: str) -> list[dict[str, 
 @task(retries=0)
 def judge(spec: dict[str, Any]) -> str:
     """Judge the run from the store, and fail the task unless it passed, after everything is stored."""
-    from include.regression.config.metrics import REWARD, THROUGHPUT, TIME_PER_STEP
+    from include.regression.config.metrics import EXTRA_WORK, REWARD, THROUGHPUT, TIME_PER_STEP
     from include.regression.judge.verdict import judge_run, overall
     from include.regression.report.comparison import baseline_of, entry_of
     from include.regression.report.tables import as_text, comparison
@@ -129,7 +129,7 @@ def judge(spec: dict[str, Any]) -> str:
     run = queries.run_of(context["dag_run"].dag_id, context["dag_run"].run_id)
     assert run is not None
     judged = judge_run(
-        metrics=queries.train_metrics_of(the_spec.run, [REWARD, THROUGHPUT, TIME_PER_STEP]),
+        metrics=queries.train_metrics_of(the_spec.run, [REWARD, THROUGHPUT, TIME_PER_STEP, *EXTRA_WORK]),
         base=queries.shares_of(run["base_run"], "base"),
         trained=queries.shares_of(the_spec.run, "trained"),
         confidence=the_spec.suite.judgement.confidence,

@@ -22,6 +22,7 @@ from include.regression.config import RunSpec
 from include.regression.store import queries, writes
 from tests.integration.airflow_context import StateStore, context, event_of
 from tests.integration.conftest import spec_on_node
+from tests.sockets import listening
 from verl_regression.node import NodeConnection
 from verl_regression.operators import ray_training
 from verl_regression.operators.node_command import NodeCommand, PrepareNode
@@ -86,28 +87,9 @@ def submit(spec: RunSpec, store: StateStore, try_number: int = 1) -> RayTraining
 
 
 def test_nothing_listens_beyond_loopback(up: RunSpec) -> None:
-    """Every socket that a process of the run listens on (proc(5): net/tcp, state 0A), IPv4 and IPv6."""
-    inodes = set()
-    for pid in processes.tagged(up.work_dir, up.run):
-        for link in Path(f"/proc/{pid}/fd").glob("*"):
-            try:
-                target = str(link.readlink())
-            except OSError:
-                continue
-            if target.startswith("socket:["):
-                inodes.add(target[8:-1])
-    open_to_all = []
-    seen = 0
-    for table in ("tcp", "tcp6"):
-        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
-            fields = line.split()
-            if fields[3] == "0A" and fields[9] in inodes:
-                seen += 1
-                address = fields[1].split(":")[0]
-                if address not in ("0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"):
-                    open_to_all.append(fields[1])
-    assert seen >= 5
-    assert open_to_all == []
+    found, exposed = listening(processes.tagged(up.work_dir, up.run))
+    assert len(found) >= 5
+    assert exposed == []
 
 
 def test_without_the_token_ray_answers_nobody(up: RunSpec) -> None:
@@ -132,6 +114,19 @@ def test_metrics_reach_postgres_while_the_job_runs(up: RunSpec, monkeypatch: pyt
     )
     assert result["attempt"] == 1
     assert store == {}
+
+
+@pytest.mark.usefixtures("store")
+def test_a_release_without_file_logger_has_its_metrics_in_the_log(up: RunSpec, monkeypatch: pytest.MonkeyPatch) -> None:
+    release = up.release.model_copy(update={"launcher": up.release.launcher.model_copy(update={"file_logger": False})})
+    older = up.model_copy(update={"release": release})
+    writes.start_run(older, "dag", "dag-run")
+    line = "(TaskRunner pid=7) step:{0} - critic/rewards/mean:0.{0}00 - timing_s/step:1.000"
+    code = f"for n in range(1, 4): print({line!r}.format(n), flush=True)"
+    monkeypatch.setattr(ray_training.train, "job", lambda spec, attempt: job_of(spec, attempt, code))
+    assert event_of(submit(older, StateStore(), try_number=7))["status"] == "SUCCEEDED"
+    rewards = queries.train_metrics_of(older.run, ["critic/rewards/mean"])["critic/rewards/mean"]
+    assert rewards == {1: 0.1, 2: 0.2, 3: 0.3}
 
 
 @pytest.mark.usefixtures("store")

@@ -25,13 +25,18 @@ CPU_ENVIRONMENT = {
 
 @dataclass(frozen=True)
 class RayJob:
-    """A Ray job to submit. ``metrics_file`` and ``log_file`` are paths on the node, ``checkpoint_dir`` is this attempt's own."""
+    """A Ray job to submit.
+
+    ``metrics_file`` and ``log_file`` are paths on the node; a release without file logger has its metrics in the log (``console``).
+    ``checkpoint_dir`` is this attempt's own.
+    """
 
     submission_id: str
     entrypoint: str
     runtime_env: dict[str, Any]
     metadata: dict[str, str]
     metrics_file: str
+    console: bool
     log_file: str
     checkpoint_dir: str
     timeout_s: int
@@ -85,7 +90,8 @@ def job(spec: RunSpec, attempt: int) -> RayJob:
         entrypoint=f"mkdir -p {shlex.quote(folder)} && exec {shlex.join(command)}",
         runtime_env={"env_vars": variables},
         metadata={"run": spec.run, "attempt": str(attempt), "job": variables[JOB_TAG]},
-        metrics_file=metrics_file,
+        metrics_file=metrics_file if launcher.file_logger else driver_log(spec, submission_id),
+        console=not launcher.file_logger,
         log_file=driver_log(spec, submission_id),
         checkpoint_dir=f"{folder}/checkpoints/global_step_{spec.suite.training.steps}",
         timeout_s=spec.suite.training.timeout_min * 60,

@@ -4,5 +4,7 @@
 REWARD = "critic/rewards/mean"
 #: Tokens per second and device, end to end.
 THROUGHPUT = "perf/throughput"
+#: Seconds that a step spent on validation and on saving a checkpoint; whether TIME_PER_STEP counts them differs between releases.
+EXTRA_WORK = ("timing_s/testing", "timing_s/save_checkpoint")
 #: Seconds of the whole step.
 TIME_PER_STEP = "perf/time_per_step"

@@ -78,8 +78,7 @@ class Launcher(Model):
     The suite and the commands speak of the newest key names. ``renamed`` maps such a key, or the beginning of one, to this
     release's. ``absent`` maps a key that this release does not have to the value it behaves as; None means that leaving it out
     changes nothing. A suite that asks for another value cannot run on this release. ``settings`` are this release's own keys, set
-    explicitly. ``select`` are arguments that choose the backend. ``includes`` is what perf/time_per_step counts beside training;
-    steps that did it are left out of the steady window.
+    explicitly. ``select`` are arguments that choose the backend.
     """
 
     entry_module: str = "verl.trainer.main_ppo"
@@ -90,7 +89,6 @@ class Launcher(Model):
     settings: dict[str, Override] = {}
     rollout_mode: Literal["sync", "async"]
     file_logger: bool
-    includes: tuple[Literal["testing", "save_checkpoint"], ...] = ()
     #: Arguments of the interpreter that call the checkpoint merger; ``{verl}`` is the folder of verl's source.
     merger: tuple[str, ...] = ("-m", "verl.model_merger", "merge")
     #: Where Megatron leaves Hugging Face weights, below the checkpoint folder.

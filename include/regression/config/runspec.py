@@ -171,12 +171,13 @@ def check(spec: RunSpec) -> None:
 
 def _check_training(spec: RunSpec, where: str) -> None:
     training, devices = spec.suite.training, spec.cluster.devices
-    if training.warmup_steps >= training.steps:
+    # The last step saves the checkpoint and is left out of the steady window, too.
+    if training.warmup_steps + 2 > training.steps:
         raise ConfigError(
             "training.steps",
             training.steps,
-            f"leaves no steady window after {training.warmup_steps} warmup_steps",
-            f"train at least {training.warmup_steps + 1} steps, or lower training.warmup_steps",
+            f"leaves no steady window between {training.warmup_steps} warmup_steps and the step that saves the checkpoint",
+            f"train at least {training.warmup_steps + 2} steps, or lower training.warmup_steps",
             where,
         )
     samples = training.prompts_per_step * training.samples_per_prompt

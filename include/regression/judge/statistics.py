@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from scipy import stats
@@ -42,9 +42,9 @@ def trend(steps: Sequence[int], values: Sequence[float], confidence: float) -> E
     return Estimate(float(fit.slope), float(fit.slope) - margin, float(fit.slope) + margin)
 
 
-def steady_window(by_step: Mapping[int, float | None], warmup_steps: int) -> Window | None:
-    """Average a metric over the steps after the warm-up; None if nothing finite is left."""
-    values = finite([value for step, value in by_step.items() if step > warmup_steps])
+def steady_window(by_step: Mapping[int, float | None], warmup_steps: int, left_out: Collection[int] = ()) -> Window | None:
+    """Average a metric over the steps after the warm-up but those ``left_out``; None if nothing finite is left."""
+    values = finite([value for step, value in by_step.items() if step > warmup_steps and step not in left_out])
     if not values:
         return None
     mean = sum(values) / len(values)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from include.regression.config.metrics import REWARD, THROUGHPUT, TIME_PER_STEP
+from include.regression.config.metrics import EXTRA_WORK, REWARD, THROUGHPUT, TIME_PER_STEP
 from include.regression.judge.statistics import Estimate, Window, finite, mean_of_shares, paired_difference, steady_window, trend
 
 Verdict = Literal["passed", "regressed", "inconclusive"]
@@ -76,12 +76,16 @@ def judge_accuracy(dataset: str, base: Mapping[str, float], trained: Mapping[str
 
 
 def record_performance(metrics: TrainMetrics, warmup_steps: int) -> list[Judged]:
-    """Record throughput (tokens per second and device) and time per step (seconds) over the steady window."""
+    """Record throughput (tokens per second and device) and time per step (seconds) over the steady window.
+
+    Steps that validated or saved a checkpoint are left out: some releases count that as time of the step, others do not.
+    """
     judged = []
+    extra = {step for key in EXTRA_WORK for step, value in metrics.get(key, {}).items() if value}
     for name, key, unit in (("throughput", THROUGHPUT, "tokens/s/device"), ("time_per_step", TIME_PER_STEP, "s")):
-        window: Window | None = steady_window(metrics.get(key, {}), warmup_steps)
+        window: Window | None = steady_window(metrics.get(key, {}), warmup_steps, extra)
         if window is None:
-            judged.append(Judged(name, None, f"verl reported no {key}"))
+            judged.append(Judged(name, None, f"no {key} in any step after {warmup_steps} warm-up steps"))
             continue
         text = f"{window.mean:.2f} {unit} (deviation {window.deviation:.2f}) over {window.steps} steps"
         numbers: dict[str, float | int | None] = {"mean": window.mean, "deviation": window.deviation, "steps": window.steps}

@@ -81,6 +81,7 @@ class RayTraining(BaseOperator):
                 attempt=started.attempt,
                 submission_id=job.submission_id,
                 metrics_file=job.metrics_file,
+                console=job.console,
                 log_file=job.log_file,
                 poll_s=cluster.poll_s,
                 deadline=started.deadline,

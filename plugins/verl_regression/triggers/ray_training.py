@@ -21,8 +21,8 @@ class RayTrainingTrigger(BaseTrigger):
     """Poll a Ray job over one SSH connection: the dashboard through a tunnel, log and metrics file by ``tail``.
 
     ``token_command`` prints the cluster's token on the node; the token is never stored. The event has ``status`` (Ray's terminal
-    state, TIMEOUT or UNREACHABLE) and ``message``. Metrics are keyed by run, attempt and step, so a trigger that starts over reads
-    the file from the start and changes nothing.
+    state, TIMEOUT or UNREACHABLE) and ``message``. ``console`` says that the metrics are lines of a log, not a file of their own.
+    Metrics are keyed by run, attempt and step, so a trigger that starts over reads the file from the start and changes nothing.
     """
 
     def __init__(
@@ -36,6 +36,7 @@ class RayTrainingTrigger(BaseTrigger):
         attempt: int,
         submission_id: str,
         metrics_file: str,
+        console: bool,
         log_file: str,
         poll_s: int,
         deadline: float,
@@ -49,6 +50,7 @@ class RayTrainingTrigger(BaseTrigger):
         self.attempt = attempt
         self.submission_id = submission_id
         self.metrics_file = metrics_file
+        self.console = console
         self.log_file = log_file
         self.poll_s = poll_s
         self.deadline = deadline
@@ -57,7 +59,7 @@ class RayTrainingTrigger(BaseTrigger):
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         names = ["ssh_conn_id", "host", "port", "token_command", "attempt", "submission_id"]
-        names += ["metrics_file", "log_file", "poll_s", "deadline"]
+        names += ["metrics_file", "console", "log_file", "poll_s", "deadline"]
         arguments = {name: getattr(self, name) for name in names}
         return f"{type(self).__module__}.{type(self).__qualname__}", {**arguments, "run": self.run_key}
 
@@ -114,10 +116,12 @@ class RayTrainingTrigger(BaseTrigger):
 
     async def _follow_metrics(self, ssh: asyncssh.SSHClientConnection) -> None:
         from include.regression.config.metrics import REWARD, TIME_PER_STEP
+        from include.regression.parsers.verl_console import parse_console
         from include.regression.parsers.verl_metrics import parse_lines
         from include.regression.store.writes import save_steps
 
-        steps, consumed = parse_lines(await self._read(ssh, self.metrics_file, self._metrics_offset))
+        parse = parse_console if self.console else parse_lines
+        steps, consumed = parse(await self._read(ssh, self.metrics_file, self._metrics_offset))
         if steps:
             await asyncio.to_thread(save_steps, self.run_key, self.attempt, steps)
         self._metrics_offset += consumed

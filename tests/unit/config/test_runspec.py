@@ -65,7 +65,7 @@ def test_unknown_names_are_refused_with_the_known_ones(arguments: dict[str, str]
         ({"training__tensor_parallel": 2}, "training.tensor_parallel", "choose a larger cluster"),
         ({"serving__data_parallel": 2}, "serving.tensor_parallel", "choose a larger cluster"),
         ({"stack": "npu"}, "cluster", "choose a cluster of kind npu"),
-        ({"training__warmup_steps": 16}, "training.steps", "train at least 17 steps"),
+        ({"training__warmup_steps": 16}, "training.steps", "train at least 18 steps"),
         ({"budget__device_hours": 3}, "budget.device_hours", "raise budget.device_hours"),
         ({"training__mini_batch": 5}, "training.mini_batch", "let it"),
         ({"training__sequence_parallel": 2}, "training.prompts_per_step", "a multiple of the replicas"),
@@ -110,9 +110,9 @@ def test_a_release_file_that_cannot_be_read_stops_only_itself(catalogue: Catalog
 
 
 def test_a_run_may_shorten_its_suite_and_says_so(catalogue: Catalogue) -> None:
-    changes = Changes.of({"steps": 4, "repeats": 1, "datasets": ["math500"], "release": "v0.9.0", "baseline": None})
+    changes = Changes.of({"steps": 5, "repeats": 1, "datasets": ["math500"], "release": "v0.9.0", "baseline": None})
     spec = resolve(catalogue, "x", "tiny_grpo_cpu", changes=changes)
-    assert spec.suite.training.steps == 4
+    assert spec.suite.training.steps == 5
     assert [dataset.name for dataset in spec.suite.evaluation.datasets] == ["math500"]
     assert (spec.suite.evaluation.repeats, spec.suite.evaluation.base_repeats) == (1, 1)
     assert RunSpec.model_validate(spec.model_dump(mode="json")).changes == changes
@@ -121,7 +121,7 @@ def test_a_run_may_shorten_its_suite_and_says_so(catalogue: Catalogue) -> None:
 @pytest.mark.parametrize(
     ("parameters", "field", "fix"),
     [
-        ({"steps": 3}, "training.steps", "train at least 4 steps"),
+        ({"steps": 4}, "training.steps", "train at least 5 steps"),
         ({"datasets": ["maths500"]}, "datasets", "did you mean 'math500'?"),
         ({"repeats": 0}, "repeats", "correct it in the form"),
     ],

@@ -8,7 +8,7 @@ import pytest
 
 from include.regression.config.metrics import REWARD, THROUGHPUT, TIME_PER_STEP
 from include.regression.judge.statistics import mean_of_shares, paired_difference, steady_window, trend
-from include.regression.judge.verdict import judge_accuracy, judge_reward, judge_run, overall
+from include.regression.judge.verdict import judge_accuracy, judge_reward, judge_run, overall, record_performance
 
 RISING = {step: 0.4 + 0.02 * step + (0.01 if step % 2 else -0.01) for step in range(1, 21)}
 SHAKY = {step: 0.5 + (0.1 if step % 2 else -0.1) for step in range(1, 21)}
@@ -29,6 +29,15 @@ def test_the_interval_of_a_mean_is_students() -> None:
     found = mean_of_shares([0.0, 0.0, 1.0, 1.0], 0.95)
     assert found.value == 0.5
     assert found.high - found.value == pytest.approx(0.288675 * 3.182446, rel=1e-4)
+
+
+def test_a_step_that_validated_or_saved_is_no_part_of_the_performance() -> None:
+    """Some releases count that work as time of the step, others do not."""
+    metrics = {TIME_PER_STEP: {1: 9.0, 2: 2.0, 3: 30.0, 4: 2.0, 5: 40.0}, THROUGHPUT: dict.fromkeys(range(1, 6), 5.0)}
+    metrics |= {"timing_s/testing": {3: 28.0, 4: None}, "timing_s/save_checkpoint": {5: 38.0}}
+    by_name = {entry.metric: entry for entry in record_performance(metrics, warmup_steps=1)}
+    assert by_name["time_per_step"].numbers["mean"] == 2.0
+    assert by_name["throughput"].numbers["steps"] == 2
 
 
 @pytest.mark.parametrize(
