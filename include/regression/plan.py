@@ -54,10 +54,11 @@ def plan(spec: RunSpec) -> str:
 
 
 def matrix(catalogue: Catalogue) -> dict[str, dict[str, str | None]]:
-    """Map suite -> release -> why it is not applicable (None: it is)."""
+    """Map suite -> release -> why it is not applicable (None: it is), which may be that the release's file cannot be read."""
+    found, faults = catalogue.releases()
+    broken: dict[str, str | None] = {release: str(fault) for release, fault in faults.items()}
     return {
-        suite: {release: _reason(catalogue, suite, release) for release in catalogue.names("releases")}
-        for suite in catalogue.names("suites")
+        suite: {release: _reason(catalogue, suite, release) for release in found} | broken for suite in catalogue.names("suites")
     }
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ from include.regression.store.engine import engine
 from include.regression.store.tables import runs
 from tests.conftest import ROOT
 
+DAG_ID = "verl_regression.tiny_grpo_cpu"
 DEMO_TIMEOUT_S = 25 * 60
 
 
@@ -39,8 +42,28 @@ class Demo:
     def api(self) -> Api:
         return Api(self.settings)
 
+    def log_of(self, dag_run_id: str, task: str) -> str:
+        """Return what the first try of a task wrote to its log, one line per entry."""
+        path = f"/dags/{DAG_ID}/dagRuns/{dag_run_id}/taskInstances/{task}/logs/1?full_content=true"
+        return "\n".join(json.dumps(entry, ensure_ascii=False) for entry in self.api.get(path)["content"])
+
+    def trigger(self, conf: dict[str, Any]) -> str:
+        """Trigger a run; returns its DAG run id."""
+        return str(self.api.post(f"/dags/{DAG_ID}/dagRuns", {"logical_date": None, "conf": conf})["dag_run_id"])
+
     def stack(self, *arguments: str, timeout: float = 300) -> subprocess.CompletedProcess[str]:
         return call(self.environment, *arguments, timeout=timeout)
+
+
+def wait_for(look: Callable[[], Any], seconds: float) -> Any:
+    """Look every second until something is found; fails after ``seconds``."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        found = look()
+        if found:
+            return found
+        time.sleep(1)
+    raise AssertionError(f"not within {seconds} s")
 
 
 def call(environment: dict[str, str], *arguments: str, timeout: float) -> subprocess.CompletedProcess[str]:

@@ -9,8 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +22,10 @@ from include.regression.config import RunSpec
 from include.regression.store import queries
 from include.regression.store.engine import engine
 from include.regression.store.tables import evaluation_items, train_metrics
-from tests.e2e.conftest import Demo
+from tests.e2e.conftest import DAG_ID, Demo, wait_for
 from tests.sockets import listening
 
 pytestmark = pytest.mark.e2e
-
-DAG_ID = "verl_regression.tiny_grpo_cpu"
 
 
 def test_the_demo_passes_and_says_so(demo: Demo) -> None:
@@ -144,23 +140,13 @@ def test_an_unknown_release_is_refused_by_airflow_itself(demo: Demo) -> None:
 
 def begin_another(demo: Demo) -> tuple[str, dict[str, Any]]:
     """Trigger a run and wait until its training is a Ray job on the node."""
-    dag_run_id = demo.api.post(f"/dags/{DAG_ID}/dagRuns", {"logical_date": None, "conf": {}})["dag_run_id"]
+    dag_run_id = demo.trigger({})
 
     def training() -> dict[str, Any] | None:
         run = queries.run_of(DAG_ID, dag_run_id)
         return run if run and processes.tagged(demo.spec.work_dir, f"{run['run']}/train") else None
 
     return dag_run_id, wait_for(training, 240)
-
-
-def wait_for(look: Callable[[], Any], seconds: float) -> Any:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        found = look()
-        if found:
-            return found
-        time.sleep(1)
-    raise AssertionError(f"not within {seconds} s")
 
 
 def test_a_run_marked_failed_leaves_nothing(demo: Demo) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 from typing import TypeVar
 
@@ -35,7 +36,7 @@ class Catalogue:
         return self._load("releases", "release", name, Release)
 
     def releases(self) -> tuple[dict[str, Release], dict[str, ConfigError]]:
-        """Read all releases: those that can be read, and for each other file what is wrong with it."""
+        """Read all releases: those that can be read, oldest first and branches last, and what is wrong with each other file."""
         found: dict[str, Release] = {}
         faults: dict[str, ConfigError] = {}
         for name in self.names("releases"):
@@ -43,7 +44,7 @@ class Catalogue:
                 found[name] = self.release(name)
             except ConfigError as error:
                 faults[name] = error
-        return found, faults
+        return dict(sorted(found.items(), key=lambda entry: (entry[1].released or date.max, entry[0]))), faults
 
     def dated_releases(self) -> dict[str, str]:
         """Map the releases to their dates (ISO), oldest first: what a backfill can go over.
@@ -52,8 +53,7 @@ class Catalogue:
         :meth:`releases`, which tells).
         """
         found, _ = self.releases()
-        dates = {one.name: one.released.isoformat() for one in found.values() if one.released}
-        return dict(sorted(dates.items(), key=lambda entry: (entry[1], entry[0])))
+        return {one.name: one.released.isoformat() for one in found.values() if one.released}
 
     def newest_for(self, suite: Suite) -> str:
         """Name the newest dated release that a suite applies to.

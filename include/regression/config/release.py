@@ -119,6 +119,6 @@ class Release(Model):
             return self.unsupported.get(kind, f"no source states a {kind} stack for verl {self.name}")
         if backend not in stack.backends:
             return f"no source states the {backend} backend for verl {self.name} on {kind}"
-        if algorithm not in self.launcher.algorithms:
+        if stack.backends[backend] is None and algorithm not in self.launcher.algorithms:
             return f"verl {self.name} has no {algorithm.upper()} loss (it has: {', '.join(self.launcher.algorithms)})"
         return stack.backends[backend]
