@@ -119,6 +119,9 @@ def build(arguments: argparse.Namespace) -> dict[str, object]:
             print(f"replacing {target}: it was built from something else")
             shutil.rmtree(target)
         building.rename(target)
+        if arguments.source:
+            with only_one(target.parent / "src.lock"):
+                sources.prune(target.parent / "src")
     seconds = round(time.monotonic() - began, 1)
     print(f"built {target} with {len(packages)} packages in {seconds} s")
     return {**record, "directory": str(target), "reused": False, "seconds": seconds}
@@ -144,7 +147,9 @@ def _install(building: Path, arguments: argparse.Namespace, commits: dict[str, s
     if arguments.wheel:
         _run([*install, "--no-index", "--find-links", str(arguments.wheels), *arguments.wheel], environment)
     for source in arguments.source:
-        checkout = sources.check_out(source, commits[source.name], building.parent / "src", {**environment, **git}, _run)
+        with only_one(building.parent / "src.lock"):
+            checkout = sources.check_out(source, commits[source.name], building.parent / "src", {**environment, **git}, _run)
+            sources.link(source, checkout, building)
         sources.install(source, checkout, building, [*install, *options], {**environment, **git}, _run)
     if arguments.plugin:
         # Built with the setuptools that the lock pins: a node without an index can do that.

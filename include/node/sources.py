@@ -74,7 +74,10 @@ def commit_of(source: Source, variables: dict[str, str]) -> str:
 
 
 def check_out(source: Source, commit: str, folder: Path, variables: dict[str, str], run: Run) -> Path:
-    """Return the complete checkout of a commit below ``folder``; made only if it is not there."""
+    """Return the complete checkout of a commit below ``folder``; made only if it is not there.
+
+    Call it and :func:`link` under one lock, so that :func:`prune` never sees a checkout between the two.
+    """
     target = folder / f"{source.name}-{commit[:12]}"
     if target.exists():
         return target
@@ -92,12 +95,24 @@ def check_out(source: Source, commit: str, folder: Path, variables: dict[str, st
     return target
 
 
+def link(source: Source, checkout: Path, environment_dir: Path) -> None:
+    """Say in an environment which checkout is its own; relative, because the environment is renamed when it is finished."""
+    place = environment_dir / "src" / source.name
+    place.parent.mkdir(exist_ok=True)
+    place.symlink_to(Path("..") / ".." / checkout.parent.name / checkout.name)
+
+
+def prune(folder: Path) -> None:
+    """Remove the checkouts that no environment links to: a branch leaves one behind every night. Call it under the lock."""
+    linked = {place.resolve() for place in folder.parent.glob("*/src/*")}
+    for checkout in folder.iterdir():
+        if checkout.resolve() not in linked:
+            print(f"removing a checkout that no environment uses: {checkout}")
+            shutil.rmtree(checkout)
+
+
 def install(source: Source, checkout: Path, environment_dir: Path, command: list[str], variables: dict[str, str], run: Run) -> None:
     """Install a checkout into an environment; ``command`` is ``uv pip install`` with its options."""
-    link = environment_dir / "src" / source.name
-    link.parent.mkdir(exist_ok=True)
-    # Relative, because the environment is renamed when it is finished.
-    link.symlink_to(Path("..") / ".." / checkout.parent.name / checkout.name)
     if source.how == "path":
         site_packages = next(environment_dir.glob("lib/python3.*/site-packages"))
         (site_packages / f"{source.name}.pth").write_text(f"{checkout}\n")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from include.regression.commands.shell import Command, job_environment, node_script
 from include.regression.config import RunSpec
 
-BUILD_TIMEOUT_S = 3600
+#: vllm-ascend compiles its kernels on the node.
+BUILD_TIMEOUT_S = 7200
 
 
 def facts(spec: RunSpec) -> Command:

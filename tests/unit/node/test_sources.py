@@ -95,6 +95,7 @@ def test_a_branch_that_moved_makes_a_new_environment_and_a_tag_does_not(wanted: 
     commit(repository, "three")
     assert environment.build(wanted)["reused"] is False
     assert said(wanted) == "three"
+    assert len(list((wanted.into.parent / "src").iterdir())) == 1, "the checkout of the commit before is gone"
 
 
 def test_a_short_commit_is_found(wanted: argparse.Namespace, repository: Path) -> None:
