@@ -30,17 +30,22 @@ def runs_since(demo: Demo) -> list[dict[str, Any]]:
         return [dict(row) for row in found.mappings()]
 
 
-def backfill(demo: Demo, start: str, conf: dict[str, Any], *options: str) -> None:
+def backfill(demo: Demo, start: str, conf: dict[str, Any], *options: str, seconds: float) -> list[dict[str, Any]]:
+    """Backfill from ``start`` to its end, with Airflow's own command line; returns the runs that it made."""
+    before = runs_since(demo)
     command = ["backfill", "create", "--dag-id", DAG_ID, "--from-date", start, "--to-date", "2026-12-01", "--max-active-runs", "1"]
     done = demo.stack("airflow", *command, "--dag-run-conf", json.dumps(conf), *options)
     assert done.returncode == 0, done.stdout + done.stderr
+    wait_for(lambda: all(entry["completed_at"] for entry in demo.api.get(f"/backfills?dag_id={DAG_ID}")["backfills"]), seconds)
+    after = runs_since(demo)
+    assert after[: len(before)] == before, "older runs are as they were"
+    return after[len(before) :]
 
 
 @pytest.fixture(scope="module")
 def filled(demo: Demo) -> list[dict[str, Any]]:
     """The runs of a backfill over v0.8.0, v0.9.0 and v0.9.1."""
-    backfill(demo, "2026-06-01", SHORT)
-    return list(wait_for(lambda: (found := runs_since(demo)) and len(found) == 3 and found[-1]["finished_at"] and found, 1200))
+    return backfill(demo, "2026-06-01", SHORT, seconds=1200)
 
 
 def test_every_release_in_the_range_has_one_run_in_order(filled: list[dict[str, Any]]) -> None:
@@ -101,11 +106,9 @@ def test_the_comparison_shows_both_releases(demo: Demo, filled: list[dict[str, A
 
 
 def test_reprocessing_makes_a_new_run_beside_the_old_one(demo: Demo, filled: list[dict[str, Any]]) -> None:
-    backfill(demo, "2026-09-01", {"dry_run": True}, "--reprocess-behavior", "completed")
-    found = wait_for(lambda: (now := runs_since(demo)) and len(now) == 4 and now[-1]["finished_at"] and now, 180)
-    assert found[:3] == filled, "the old runs are as they were"
-    assert found[3]["release"] == "v0.9.1"
-    assert found[3]["run"] != filled[2]["run"]
+    (again,) = backfill(demo, "2026-09-01", {"dry_run": True}, "--reprocess-behavior", "completed", seconds=180)
+    assert again["release"] == "v0.9.1"
+    assert again["run"] != filled[2]["run"]
 
 
 def test_a_dry_run_stores_the_plan_and_touches_no_node(demo: Demo) -> None:
