@@ -8,6 +8,7 @@ Run as ``python -m include.localstack.node STATE_FOLDER``.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import getpass
 import json
 import os
@@ -106,6 +107,23 @@ class Loopback(asyncssh.SSHServer):
         return dest_host in ("127.0.0.1", "localhost")
 
 
+async def _copy(source: asyncio.StreamReader, target: asyncssh.SSHWriter[bytes]) -> None:
+    """Pass on what a child prints, to the end; a client that has gone away does not stop the child."""
+    while data := await source.read(65536):
+        with contextlib.suppress(OSError, asyncssh.Error):
+            target.write(data)
+            await target.drain()
+
+
+async def _feed(source: asyncssh.SSHReader[bytes], target: asyncio.StreamWriter) -> None:
+    """Pass on what the client sends, to its end or the child's."""
+    with contextlib.suppress(OSError, asyncssh.Error):
+        while data := await source.read(65536):
+            target.write(data)
+            await target.drain()
+        target.close()
+
+
 async def _run(process: asyncssh.SSHServerProcess[bytes], environment: dict[str, str]) -> None:
     """Run one command by bash, as sshd does."""
     command = ["bash", "-c", process.command] if process.command else ["bash", "-l"]
@@ -117,11 +135,14 @@ async def _run(process: asyncssh.SSHServerProcess[bytes], environment: dict[str,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    await process.redirect(stdin=child.stdin, stdout=child.stdout, stderr=child.stderr)
+    assert child.stdin is not None
+    assert child.stdout is not None
+    assert child.stderr is not None
+    # Not asyncssh's redirect: with a child that ends at once it loses output and status, now and then the whole connection.
+    typing = asyncio.create_task(_feed(process.stdin, child.stdin))
+    await asyncio.gather(_copy(child.stdout, process.stdout), _copy(child.stderr, process.stderr))
     status = await child.wait()
-    # Without this the last of the output is lost.
-    await process.stdout.drain()
-    await process.stderr.drain()
+    typing.cancel()
     process.exit(status)
 
 

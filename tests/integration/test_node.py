@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +140,22 @@ def test_short_commands_return_their_result(prepared: RunSpec) -> None:
 def test_a_short_command_that_fails_shows_its_output() -> None:
     with NodeConnection("laptop_node") as node, pytest.raises(NodeError, match=r"exit status 7[\s\S]*why"):
         node.sh("echo why >&2; exit 7")
+
+
+@pytest.mark.usefixtures("on_node")
+def test_many_short_commands_at_once_keep_their_output_and_status() -> None:
+    def twenty(_: int) -> list[str]:
+        with NodeConnection("laptop_node") as node:
+            return [outcome(node) for _ in range(20)]
+
+    def outcome(node: NodeConnection) -> str:
+        with pytest.raises(NodeError) as caught:
+            node.sh("echo why >&2; exit 7")
+        return str(caught.value)
+
+    with ThreadPoolExecutor(6) as pool:
+        outcomes = [text for texts in pool.map(twenty, range(6)) for text in texts]
+    assert set(outcomes) == {"exit status 7 on 127.0.0.1:\nwhy"}
 
 
 def test_a_node_without_the_python_is_refused_by_name(on_node: RunSpec) -> None:
