@@ -29,11 +29,11 @@ def strict(script: str) -> str:
 
 
 class NodeConnection:
-    """One SSH connection to a node, as a context manager."""
+    """One SSH connection to a node, as a context manager. ``conn_timeout`` is in seconds, ``attempts`` counts tries to connect."""
 
-    def __init__(self, ssh_conn_id: str) -> None:
-        # The hook's own keep-alive and retries apply; a wrong key or host key fails here, before anything is done.
-        self.hook = SSHHook(ssh_conn_id=ssh_conn_id, conn_timeout=20, cmd_timeout=None)
+    def __init__(self, ssh_conn_id: str, conn_timeout: int = 20, attempts: int = 3) -> None:
+        # The hook's own keep-alive applies; a wrong key or host key fails here, before anything is done.
+        self.hook = SSHHook(ssh_conn_id=ssh_conn_id, conn_timeout=conn_timeout, cmd_timeout=None, conn_retry_attempts=attempts)
 
     def __enter__(self) -> NodeConnection:
         self.client = self.hook.get_conn()

@@ -15,10 +15,11 @@ import pytest
 from include.localstack import node, postgres
 from include.localstack.settings import STACK_TAG, Settings, free_port
 from include.node import processes
-from include.regression.config import Catalogue, RunSpec, resolve
+from include.regression.config import Catalogue, Cluster, Node, RunSpec, resolve
 from include.regression.config.cluster import RayPorts
 from include.regression.store import migrate
 from include.regression.store.tables import metadata
+from tests.integration import lab
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -76,8 +77,8 @@ def spec_on_node(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> RunSpec
     monkeypatch.setenv("VERL_REGRESSION_WORK_DIR", str(settings.work_dir))
     monkeypatch.setenv("VERL_REGRESSION_PYTHON", sys.executable)
     spec = resolve(Catalogue(), "it-1", "tiny_grpo_cpu")
-    ports = {name: free_port() for name in ("gcs", "dashboard", "client", "agent")}
-    ray_ports = RayPorts(**ports, workers_from=20100, workers_to=20399)
+    names = [name for name in RayPorts.model_fields if not name.startswith("workers")]
+    ray_ports = RayPorts(**{name: free_port() for name in names}, workers_from=20100, workers_to=20399)
     cluster = spec.cluster.model_copy(update={"ray_ports": ray_ports, "server_port": free_port()})
     return spec.model_copy(update={"cluster": cluster})
 
@@ -87,3 +88,34 @@ def on_node(settings: Settings, ssh_connection: str, monkeypatch: pytest.MonkeyP
     """See :func:`spec_on_node`; the node is up."""
     assert getpass.getuser() in ssh_connection
     return spec_on_node(settings, monkeypatch)
+
+
+@pytest.fixture(scope="session")
+def nodes() -> Iterator[list[lab.LabNode]]:
+    """Three nodes in namespaces of their own; each test leaves them as it found them."""
+    reason = lab.why_not()
+    if reason:
+        pytest.skip(reason)
+    with lab.lab(3) as started:
+        yield started
+
+
+@pytest.fixture
+def lab_cluster(nodes: list[lab.LabNode]) -> Cluster:
+    """The cluster file of these nodes; one NPU resource each, as a CPU stands in for one."""
+    names = [name for name in RayPorts.model_fields if not name.startswith("workers")]
+    ports = {name: 6401 + number for number, name in enumerate(names)}
+    return Cluster(
+        name="lab",
+        kind="cpu",
+        description="Nodes in namespaces.",
+        nodes=tuple(Node(name=node.name, ssh_conn_id=node.ssh_conn_id, address=node.address, devices=1) for node in nodes),
+        work_dir=str(nodes[0].folder.parent / "work"),
+        python=lab.PYTHON,
+        ray_ports=RayPorts(**ports, workers_from=20100, workers_to=20399),
+        logical_cpus=16,
+        object_store_mb=100,
+        server_port=6380,
+        min_memory_gb=1,
+        min_disk_gb=0.2,
+    )

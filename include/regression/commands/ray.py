@@ -68,6 +68,11 @@ def head(spec: RunSpec) -> Command:
         f"--dashboard-port={ports.dashboard}",
         f"--ray-client-server-port={ports.client}",
         f"--dashboard-agent-listen-port={ports.agent}",
+        f"--dashboard-agent-grpc-port={ports.agent_grpc}",
+        f"--node-manager-port={ports.node_manager}",
+        f"--object-manager-port={ports.object_manager}",
+        f"--runtime-env-agent-port={ports.runtime_env}",
+        f"--metrics-export-port={ports.metrics}",
         f"--min-worker-port={ports.workers_from}",
         f"--max-worker-port={ports.workers_to}",
         f"--num-cpus={cluster.logical_cpus}",
@@ -79,7 +84,7 @@ def head(spec: RunSpec) -> Command:
     required = {"CPU": cluster.logical_cpus, cluster.ray_resource: cluster.devices}
     arguments = ["--job", f"{spec.run}/{JOB}", "--address", f"{address}:{ports.gcs}", "--log", log_file(spec)]
     arguments += ["--require", json.dumps(required)]
-    for port in (ports.gcs, ports.dashboard, ports.client, ports.agent):
+    for port in (ports.of_head | ports.of_every_node).values():
         arguments += ["--port", str(port)]
     script = node_script(spec, "ray_head", *arguments, "--", *start, python=spec.python("train"))
     variables = {**job_environment(spec, JOB), **environment(spec)}

@@ -22,12 +22,20 @@ class Node(Model):
 
 
 class RayPorts(Model):
-    """Ports of the Ray head and the range its workers use; all are bound to the node's ``address``."""
+    """Ports of Ray, all bound to the node's ``address``.
+
+    ``gcs``, ``dashboard`` and ``client`` are the head's; every node has the others, and the range of its workers.
+    """
 
     gcs: Port
     dashboard: Port
     client: Port
     agent: Port
+    agent_grpc: Port
+    node_manager: Port
+    object_manager: Port
+    runtime_env: Port
+    metrics: Port
     workers_from: Port
     workers_to: Port
 
@@ -35,10 +43,23 @@ class RayPorts(Model):
     def _range_is_free_of_the_rest(self) -> RayPorts:
         if self.workers_from >= self.workers_to:
             raise ValueError(f"workers_from {self.workers_from} must be below workers_to {self.workers_to}")
-        for name in ("gcs", "dashboard", "client", "agent"):
-            if self.workers_from <= getattr(self, name) <= self.workers_to:
-                raise ValueError(f"{name} {getattr(self, name)} lies inside the worker range; move one of them")
+        named: dict[int, str] = {}
+        for name, port in (self.of_head | self.of_every_node).items():
+            if self.workers_from <= port <= self.workers_to:
+                raise ValueError(f"{name} {port} lies inside the worker range; move one of them")
+            if port in named:
+                raise ValueError(f"{name} and {named[port]} are both {port}; move one of them")
+            named[port] = name
         return self
+
+    @property
+    def of_head(self) -> dict[str, int]:
+        return {name: getattr(self, name) for name in ("gcs", "dashboard", "client")}
+
+    @property
+    def of_every_node(self) -> dict[str, int]:
+        names = ("agent", "agent_grpc", "node_manager", "object_manager", "runtime_env", "metrics")
+        return {name: getattr(self, name) for name in names}
 
 
 class Cluster(Model):

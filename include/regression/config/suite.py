@@ -14,13 +14,15 @@ Share = Annotated[float, Field(gt=0, le=1)]
 
 
 class ModelSource(Model):
-    """The base model. ``heads`` is its number of attention heads, which tensor parallelism must divide.
+    """The base model. ``heads`` is its number of attention heads, which tensor parallelism must divide; ``billions`` of parameters
+    say how much disk a checkpoint takes.
 
     ``maker`` names the node script that makes model and data (include/node/NAME.py); without one, ``path`` is a Hugging
     Face folder that lies on the node.
     """
 
     heads: Positive
+    billions: Annotated[float, Field(gt=0)]
     maker: Name | None = None
     path: str | None = None
     seed: int = 0

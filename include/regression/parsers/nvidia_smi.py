@@ -12,7 +12,7 @@ IDLE_SHARE = 0.05
 
 
 class Gpu(NamedTuple):
-    index: int
+    number: int
     name: str
     driver: str
     used_mb: int

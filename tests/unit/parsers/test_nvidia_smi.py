@@ -11,7 +11,7 @@ def test_gpus() -> None:
     idle, busy = parse_nvidia_smi(
         "0, NVIDIA A100-SXM4-80GB, 570.86.15, 4, 81920\n1, NVIDIA A100-SXM4-80GB, 570.86.15, 70211, 81920\n"
     )
-    assert (idle.index, idle.driver, idle.total_mb, idle.busy) == (0, "570.86.15", 81920, False)
+    assert (idle.number, idle.driver, idle.total_mb, idle.busy) == (0, "570.86.15", 81920, False)
     assert busy.busy
 
 
