@@ -64,6 +64,10 @@ migrate: setup  ## bring the results database (VERL_REGRESSION_DB) to the newest
 airflow: setup  ## Airflow's own command line in the stack's environment (CMD="dags list")
 	@$(STACK) airflow $(CMD)
 
+.PHONY: doctor
+doctor: setup  ## what is wrong with a cluster, and how to mend it (CLUSTER=, SUITE=, RELEASE=)
+	@$(STACK) doctor $(if $(CLUSTER),--cluster $(CLUSTER)) $(if $(SUITE),--suite $(SUITE)) $(if $(RELEASE),--release $(RELEASE))
+
 .PHONY: matrix
 matrix: setup  ## which suite applies to which release, and why not
 	@$(STACK) matrix

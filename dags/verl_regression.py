@@ -3,7 +3,8 @@
 | stage | what it does | if it fails |
 |---|---|---|
 | resolve | release x suite x cluster, validated | the message names field, value and fix; nothing was touched |
-| cluster_setup | node facts, environments, Ray head | look at the node: Python, disk, ports, package index |
+| preflight | every node asked what it is, has and reaches | a table per node in the task's log: cause and fix of each finding |
+| cluster_setup | environments, Ray | look at the node: package index, disk, Ray's log |
 | training | data, weights, verl as a Ray job | the task log ends with verl's own; metrics so far are stored |
 | base_evaluation | the base model's accuracy, once per fingerprint | as serving and evaluation |
 | hf_conversion | checkpoint to Hugging Face format, checked | the checkpoint is incomplete, or training changed nothing |
@@ -75,6 +76,9 @@ def pipeline(suite: Suite, catalogue: Catalogue) -> DAG:
     ) as dag:
         spec = tasks.resolve(suite.name)
 
+        with TaskGroup("preflight"):
+            examined = tasks.preflight.override(task_id="examine")(spec)
+
         with TaskGroup("cluster_setup"):
             node = PrepareNode(task_id="node", spec=spec).as_setup()
             build = {
@@ -86,10 +90,10 @@ def pipeline(suite: Suite, catalogue: Catalogue) -> DAG:
                 )
                 for name in ("train", "eval")
             }
-            environment = tasks.record_environment(spec, node.output, build["train"].output, build["eval"].output)
+            environment = tasks.record_environment(spec, build["train"].output, build["eval"].output)
             ray_head = NodeCommand(task_id="ray_head", spec=spec, render=ray.head).as_setup()
             # One after the other: everything else waits for the training environment, and both at once would halve its speed.
-            node >> build["train"] >> [build["eval"], ray_head]
+            examined >> node >> build["train"] >> [build["eval"], ray_head]
 
         with TaskGroup("training"):
             prepare = NodeJob(task_id="prepare_data", spec=spec, render=data.prepare, collect=results.data_ready)

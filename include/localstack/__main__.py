@@ -9,7 +9,7 @@ import time
 
 from rich.console import Console
 
-from include.localstack import demo, stack
+from include.localstack import demo, doctor, stack
 from include.localstack.settings import LOGIN, Settings, StackError
 from include.regression.config import Catalogue, ConfigError, draft
 from include.regression.plan import matrix, plan, why_not_applicable
@@ -34,6 +34,10 @@ def main() -> int:
     plan_parser.add_argument("--suite", default="tiny_grpo_cpu")
     plan_parser.add_argument("--release")
     plan_parser.add_argument("--cluster")
+    doctor_parser = actions.add_parser("doctor")
+    doctor_parser.add_argument("--cluster", default="laptop")
+    doctor_parser.add_argument("--suite")
+    doctor_parser.add_argument("--release")
     actions.add_parser("matrix")
     compare_parser = actions.add_parser("compare")
     compare_parser.add_argument("--suite", default="tiny_grpo_cpu")
@@ -66,6 +70,8 @@ def run(arguments: argparse.Namespace) -> int:
         case "compare":
             stack.use_results(settings)
             Console().print(tables.comparison(compare(arguments.suite, arguments.releases)))
+        case "doctor":
+            return doctor.run(settings, arguments.cluster, arguments.suite, arguments.release)
         case "plan":
             os.environ.setdefault("VERL_REGRESSION_WORK_DIR", str(settings.work_dir))
             spec = draft(Catalogue(), "RUN", arguments.suite, arguments.release, arguments.cluster)

@@ -31,8 +31,11 @@ LOGIN_PREFIXES = (
     "CURL_CA",
     "HTTP_PROXY",
     "HTTPS_PROXY",
+    "ALL_PROXY",
     "NO_PROXY",
-    "http",
+    "http_proxy",
+    "https_proxy",
+    "all_proxy",
     "no_proxy",
     "OPENBLAS_",
 )
@@ -42,6 +45,11 @@ START_TIMEOUT_S = 20
 def login_environment(variables: dict[str, str], tag: str) -> dict[str, str]:
     """Pick a login's variables out of ``variables``; the stack's tag lets it find what was started through this server."""
     kept = {name: value for name, value in variables.items() if name in LOGIN_VARIABLES or name.startswith(LOGIN_PREFIXES)}
+    if any(name.lower().endswith("_proxy") and name.lower() != "no_proxy" for name in kept):
+        # What is on this node itself is never reached through a proxy.
+        listed = variables.get("no_proxy") or variables.get("NO_PROXY") or ""
+        exempt = ",".join(dict.fromkeys([*filter(None, listed.split(",")), "127.0.0.1", "localhost"]))
+        kept |= {"no_proxy": exempt, "NO_PROXY": exempt}
     return {**kept, STACK_TAG: tag}
 
 

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from . import processes
-from .facts import in_use
+from .ports import in_use
 from .result import stop_with, write_result
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from . import processes
-from .facts import in_use
+from .ports import in_use
 from .result import stop_with, write_result
 
 POLL_S = 0.5

@@ -30,7 +30,6 @@ def plan(spec: RunSpec) -> str:
     first = spec.suite.evaluation.datasets[0].name
     unconverted = convert.why_no_weight_conversion(spec)
     commands: list[tuple[str, Command | str]] = [
-        ("node", environments.facts(spec)),
         ("environment: train", environments.build(spec, "train")),
         ("environment: eval", environments.build(spec, "eval")),
         ("data", data.prepare(spec)),

@@ -89,3 +89,27 @@ def applicability(suite: Suite, catalogue: Catalogue) -> str:
         lines.append(f"| {name} | {release.released or 'moving branch'} | {f'no: {reason}' if reason else 'yes'} |")
     lines += [f"| {name} | ? | **broken file**: {fault} |" for name, fault in faults.items()]
     return "\n".join(lines)
+
+
+def doctor(catalogue: Catalogue) -> dict[str, Param]:
+    """The form of ``cluster_doctor``."""
+    clusters, suites, releases = (catalogue.names(room) for room in ("clusters", "suites", "releases"))
+    return {
+        "cluster": Param(clusters[0], type="string", enum=clusters, title="Cluster", section=WHAT),
+        "suite": Param(
+            None,
+            type=["null", "string"],
+            enum=[None, *suites],
+            title="For this suite",
+            description="Empty: the cluster on its own.",
+            section=WHAT,
+        ),
+        "release": Param(
+            None,
+            type=["null", "string"],
+            enum=[None, NEWEST, *releases],
+            title="And this verl release",
+            description="Empty: the suite's.",
+            section=WHAT,
+        ),
+    }

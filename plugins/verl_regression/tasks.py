@@ -17,7 +17,7 @@ from include.regression.plan import plan, why_not_applicable
 from verl_regression.timetables.releases import NIGHTLY_PREFIX
 
 #: Stages whose failure says something about the cluster, not about the software under test.
-INFRASTRUCTURE = ("cluster_setup", "teardown")
+INFRASTRUCTURE = ("preflight", "cluster_setup", "teardown")
 
 
 class NotPassed(AirflowFailException):
@@ -78,12 +78,52 @@ def refuse(message: str) -> None:
     raise AirflowFailException(message)
 
 
+@task(retries=0)
+def preflight(spec: dict[str, Any]) -> None:
+    """Ask all nodes, and fail before anything is done on them unless they can do the run."""
+    from include.regression.preflight import need_of
+    from verl_regression.doctor import NotReady, examine, refuse
+
+    the_spec = RunSpec.model_validate(spec)
+    tables, findings = examine(need_of(the_spec.cluster, the_spec), the_spec.suite.name, the_spec)
+    _show(tables, findings)
+    try:
+        refuse(the_spec.cluster.name, findings)
+    except NotReady as error:
+        raise AirflowFailException(str(error)) from error
+
+
+@task(retries=0)
+def doctor() -> None:
+    """The preflight by itself: of a cluster, or of a cluster for a suite and a release."""
+    from include.regression.store import migrate
+    from verl_regression.doctor import NotReady, examine, need, refuse
+
+    params = get_current_context()["params"]
+    cluster, suite = str(params["cluster"]), params.get("suite")
+    try:
+        wanted = need(cluster, suite, params.get("release"))
+        migrate()
+        tables, findings = examine(wanted, suite)
+        _show(tables, findings)
+        refuse(cluster, findings)
+    except (ConfigError, NotReady) as error:
+        raise AirflowFailException(str(error)) from error
+
+
+def _show(tables: Any, findings: Any) -> None:
+    from include.regression.report.preflight import summary
+    from include.regression.report.tables import as_text
+
+    print(f"{as_text(tables)}\n{summary(findings)}")
+
+
 @task
-def record_environment(spec: dict[str, Any], facts: Any, train: Any, evaluation: Any) -> None:
+def record_environment(spec: dict[str, Any], train: Any, evaluation: Any) -> None:
     """Store what the run is made of."""
     from include.regression.store import writes
 
-    writes.record_environment(spec["run"], {"node": facts, "train": train, "eval": evaluation})
+    writes.record_environment(spec["run"], {"train": train, "eval": evaluation})
 
 
 @task.branch

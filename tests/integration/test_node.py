@@ -30,8 +30,7 @@ from verl_regression.triggers.node_job import NodeJobTrigger
 @pytest.fixture
 def prepared(on_node: RunSpec) -> RunSpec:
     """A node with the kit on it."""
-    facts = PrepareNode(task_id="node", spec=on_node.model_dump(mode="json")).execute({})  # type: ignore[arg-type]
-    assert facts["ports_in_use"] == []
+    PrepareNode(task_id="node", spec=on_node.model_dump(mode="json")).execute({})  # type: ignore[arg-type]
     return on_node
 
 
@@ -156,13 +155,6 @@ def test_many_short_commands_at_once_keep_their_output_and_status() -> None:
     with ThreadPoolExecutor(6) as pool:
         outcomes = [text for texts in pool.map(twenty, range(6)) for text in texts]
     assert set(outcomes) == {"exit status 7 on 127.0.0.1:\nwhy"}
-
-
-def test_a_node_without_the_python_is_refused_by_name(on_node: RunSpec) -> None:
-    cluster = on_node.cluster.model_copy(update={"python": "python9.9"})
-    spec = on_node.model_copy(update={"cluster": cluster}).model_dump(mode="json")
-    with pytest.raises(NodeError, match=r"laptop\.yaml: python = 'python9\.9': not found on this node\. Fix"):
-        PrepareNode(task_id="node", spec=spec).execute({})  # type: ignore[arg-type]
 
 
 def test_another_host_key_is_refused(ssh_connection: str, monkeypatch: pytest.MonkeyPatch) -> None:

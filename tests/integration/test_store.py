@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy
@@ -14,8 +15,11 @@ from include.regression.config import RunSpec
 from include.regression.judge.verdict import Judged
 from include.regression.parsers.ais_bench import Item, Repeat
 from include.regression.parsers.verl_metrics import Step, as_number
+from include.regression.preflight import Finding, Observed
 from include.regression.store import DatabaseDown, engine, migrate, queries, writes
 from include.regression.store.tables import metadata
+
+NOON = datetime(2026, 12, 1, 12, tzinfo=UTC)
 
 pytestmark = pytest.mark.usefixtures("store")
 
@@ -33,7 +37,7 @@ def a_repeat(right: int, of: int = 4) -> Repeat:
 
 def write_everything(spec: RunSpec) -> None:
     writes.start_run(spec, "dag", "dag-run")
-    writes.record_environment(spec.run, {"train": {"stamp": "a"}, "eval": {"stamp": "b"}, "node": {"cpus": 2}})
+    writes.record_environment(spec.run, {"train": {"stamp": "a"}, "eval": {"stamp": "b"}})
     writes.record_stage(spec.run, "training.train", -1, 1, "training", "running")
     writes.record_stage(spec.run, "training.train", -1, 1, "training", "success")
     writes.save_steps(spec.run, 1, [Step(1, {"critic/rewards/mean": 0.5, "x": None})])
@@ -41,6 +45,8 @@ def write_everything(spec: RunSpec) -> None:
     writes.save_invalid_repeat(spec.run, "trained", "aime2024", 2, 1, None, 4, "2 requests failed")
     writes.save_verdicts(spec.run, [Judged("reward", "passed", "rose", {"slope": 0.1})])
     writes.set_base(spec.run, spec.run, "fingerprint")
+    finding = Finding("laptop", "disk", "error", "0.1 GB are free", "free some")
+    writes.save_preflight("laptop", NOON, 2.5, [Observed(node="laptop")], [finding, finding], spec.run)
 
 
 def test_writing_twice_changes_nothing(spec: RunSpec) -> None:
@@ -53,6 +59,8 @@ def test_writing_twice_changes_nothing(spec: RunSpec) -> None:
         "evaluation_repeats": 2,
         "evaluation_items": 4,
         "verdicts": 1,
+        "preflights": 1,
+        "findings": 2,
     }
     write_everything(spec)
     again = queries.run_of("dag", "dag-run")

@@ -1,4 +1,4 @@
-"""Building the node environments and looking at the node."""
+"""Building the node environments, and stopping what runs."""
 
 from __future__ import annotations
 
@@ -7,18 +7,6 @@ from include.regression.config import RunSpec
 
 #: vllm-ascend compiles its kernels on the node.
 BUILD_TIMEOUT_S = 7200
-
-
-def facts(spec: RunSpec) -> Command:
-    """Gather facts of the node (result: include/node/facts.py)."""
-    ray = spec.cluster.ray_ports
-    ports = [ray.gcs, ray.dashboard, ray.client, ray.agent, spec.cluster.server_port]
-    arguments = ["--work-dir", spec.work_dir]
-    for python in dict.fromkeys(spec.interpreter(name) for name in ("train", "eval")):
-        arguments += ["--python", python]
-    for port in ports:
-        arguments += ["--port", str(port)]
-    return Command(node_script(spec, "facts", *arguments), job_environment(spec, "facts"), timeout_s=120)
 
 
 def build(spec: RunSpec, environment: str) -> Command:

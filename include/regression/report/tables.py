@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping, Sequence
 
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 
 from include.regression.report.comparison import Entry, metrics_of, package_differences
@@ -78,7 +78,7 @@ def matrix(table: Mapping[str, Mapping[str, str | None]]) -> Group:
     return Group(grid, *(f"({number}) {reason}" for number, reason in enumerate(reasons, 1)))
 
 
-def as_text(what: Group, width: int = 150) -> str:
+def as_text(what: RenderableType, width: int = 150) -> str:
     """Render for a log file."""
     console = Console(file=io.StringIO(), width=width, no_color=True)
     console.print(what)

@@ -143,3 +143,37 @@ verdicts = Table(
     Column("text", Text, nullable=False),
     Column("numbers", JSONB, nullable=False),
 )
+
+#: One row per preflight of a cluster. ``run`` is the run that it was made for, null for one made by hand; ``facts`` is what every
+#: node said (include/regression/preflight/observed.py), in the cluster file's order.
+preflights = Table(
+    "preflights",
+    metadata,
+    Column("cluster", Text, primary_key=True),
+    Column("started_at", DateTime(timezone=True), primary_key=True),
+    Column("run", Text, ForeignKey("runs.run", ondelete="CASCADE")),
+    Column("suite", Text),
+    Column("release", Text),
+    Column("seconds", Double, nullable=False),
+    Column("facts", JSONB, nullable=False),
+)
+
+#: One row per finding, worst first. ``severity`` is error, warning or note; ``fix`` is the command or the change that mends it.
+findings = Table(
+    "findings",
+    metadata,
+    Column("cluster", Text, primary_key=True),
+    Column("started_at", DateTime(timezone=True), primary_key=True),
+    Column("position", Integer, primary_key=True),
+    Column("node", Text, nullable=False),
+    Column("check", Text, nullable=False),
+    Column("severity", Text, nullable=False),
+    Column("cause", Text, nullable=False),
+    Column("fix", Text, nullable=False),
+    ForeignKeyConstraint(
+        ("cluster", "started_at"),
+        ["preflights.cluster", "preflights.started_at"],
+        ondelete="CASCADE",
+        name="findings_preflight_fkey",
+    ),
+)

@@ -12,12 +12,22 @@ from sqlalchemy.dialects.postgresql import insert
 
 from include.regression.config import RunSpec
 from include.regression.store.engine import engine
-from include.regression.store.tables import evaluation_items, evaluation_repeats, runs, stages, train_metrics, verdicts
+from include.regression.store.tables import (
+    evaluation_items,
+    evaluation_repeats,
+    findings,
+    preflights,
+    runs,
+    stages,
+    train_metrics,
+    verdicts,
+)
 
 if TYPE_CHECKING:
     from include.regression.judge.verdict import Judged
     from include.regression.parsers.ais_bench import Repeat
     from include.regression.parsers.verl_metrics import Step
+    from include.regression.preflight import Finding, Observed
 
 
 def _upsert(connection: Connection, table: Table, rows: Sequence[dict[str, Any]], keep: Iterable[str] = ()) -> None:
@@ -172,6 +182,27 @@ def save_verdicts(run: str, judged: Sequence[Judged]) -> None:
     with engine().begin() as connection:
         connection.execute(delete(verdicts).where(verdicts.c.run == run))
         _upsert(connection, verdicts, rows)
+
+
+def save_preflight(
+    cluster: str,
+    started_at: datetime,
+    seconds: float,
+    observed: Sequence[Observed],
+    found: Sequence[Finding],
+    run: str | None = None,
+    suite: str | None = None,
+    release: str | None = None,
+) -> None:
+    """Write what a preflight saw and found; ``run`` is the run it was made for, ``suite`` and ``release`` what it was asked for."""
+    key = {"cluster": cluster, "started_at": started_at}
+    row = {**key, "run": run, "suite": suite, "release": release, "seconds": seconds}
+    row["facts"] = [seen.model_dump(mode="json") for seen in observed]
+    rows = [{**key, "position": position, **finding._asdict()} for position, finding in enumerate(found)]
+    with engine().begin() as connection:
+        _upsert(connection, preflights, [row])
+        connection.execute(delete(findings).where(findings.c.cluster == cluster, findings.c.started_at == started_at))
+        _upsert(connection, findings, rows)
 
 
 def _storable(text: str) -> str:

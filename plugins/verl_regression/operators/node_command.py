@@ -11,13 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from airflow.sdk import BaseOperator, Context
-from airflow.sdk.exceptions import AirflowFailException
 
-from include.regression.commands import environments
 from include.regression.commands.shell import Command
-from include.regression.config import ConfigError, RunSpec
+from include.regression.config import RunSpec
 from include.regression.config.loading import INCLUDE
-from include.regression.parsers.facts import check_facts
 from verl_regression.node import NodeConnection
 
 
@@ -41,7 +38,7 @@ class NodeCommand(BaseOperator):
 
 
 class PrepareNode(BaseOperator):
-    """Copy our scripts and lock files to the node, gather its facts, and refuse a node that cannot do the run."""
+    """Copy our scripts and lock files into the cluster's work folder."""
 
     template_fields = ("spec",)
 
@@ -49,32 +46,14 @@ class PrepareNode(BaseOperator):
         super().__init__(**kwargs)
         self.spec = spec
 
-    def execute(self, context: Context) -> dict[str, Any]:
+    def execute(self, context: Context) -> None:
         spec = RunSpec.model_validate(self.spec)
-        with NodeConnection(spec.cluster.head.ssh_conn_id) as node:
-            node.sh(f"command -v {shlex.quote(spec.cluster.python)} >/dev/null || {{ {_no_python(spec)}; exit 1; }}")
-            self._copy_kit(node, spec)
-            facts = node.run_for_result(environments.facts(spec), f"{spec.run_dir}/results/facts.json")
-        self.log.info("%s", facts)
-        try:
-            check_facts(spec, facts)
-        except ConfigError as error:
-            raise AirflowFailException(str(error)) from error
-        return facts
-
-    def _copy_kit(self, node: NodeConnection, spec: RunSpec) -> None:
-        kit = shlex.quote(spec.kit_dir)
-        node.sh(f"mkdir -p {kit}")
-        archive = kit_archive(INCLUDE)
+        archive, kit = kit_archive(INCLUDE), shlex.quote(spec.kit_dir)
         self.log.info("copying the kit, %d bytes, %s", len(archive), hashlib.sha256(archive).hexdigest()[:12])
-        node.put(archive, f"{spec.kit_dir}/kit.tar.gz")
-        node.sh(f"tar -xzf {kit}/kit.tar.gz -C {kit}")
-
-
-def _no_python(spec: RunSpec) -> str:
-    where = f"include/clusters/{spec.cluster.name}.yaml"
-    message = f"{where}: python = {spec.cluster.python!r}: not found on this node. Fix: install it there, or name another."
-    return f"echo {shlex.quote(message)} >&2"
+        with NodeConnection(spec.cluster.head.ssh_conn_id) as node:
+            node.sh(f"mkdir -p {kit}")
+            node.put(archive, f"{spec.kit_dir}/kit.tar.gz")
+            node.sh(f"tar -xzf {kit}/kit.tar.gz -C {kit}")
 
 
 def kit_archive(include: Path) -> bytes:

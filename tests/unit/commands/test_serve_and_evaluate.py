@@ -93,7 +93,6 @@ def test_every_script_is_valid_bash_whatever_the_paths(spec: RunSpec) -> None:
     work_dir = "/tmp/it's $(touch x); z"
     evil = spec.model_copy(update={"cluster": spec.cluster.model_copy(update={"work_dir": work_dir})})
     for command in (
-        environments.facts(evil),
         environments.build(evil, "train"),
         environments.stop(evil, "ray"),
         data.prepare(evil),

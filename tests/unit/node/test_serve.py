@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from include.node import facts, processes, serve
+from include.node import ports, processes, serve
 
 MODEL = {"id": "auto", "root": "/weights", "max_model_len": 512}
 
@@ -47,8 +47,8 @@ def test_what_is_served_is_read_and_compared(port: int) -> None:
 
 
 def test_ports_in_use_are_seen(port: int) -> None:
-    assert facts.in_use(port)
-    assert facts.gather(sys.executable, Path("/tmp/not/there/yet"), [port])["ports_in_use"] == [port]
+    assert ports.in_use(port)
+    assert not ports.in_use(port, "127.0.0.2")
 
 
 def test_a_server_that_dies_shows_the_end_of_its_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -71,7 +71,3 @@ def test_a_server_that_never_gets_ready_is_given_up(tmp_path: Path, capsys: pyte
     finally:
         os.kill(pid, 9)
         os.waitpid(pid, 0)
-
-
-def test_facts_of_a_missing_python(tmp_path: Path) -> None:
-    assert facts.gather(["python9.9"], tmp_path, [])["pythons"] == {"python9.9": None}
