@@ -34,6 +34,7 @@ from verl_regression import form, tasks
 from verl_regression.operators.node_command import NodeCommand, PrepareNode
 from verl_regression.operators.node_job import NodeJob
 from verl_regression.operators.ray_training import RayTraining
+from verl_regression.operators.ray_up import RayUp
 from verl_regression.recording import RECORDED
 from verl_regression.timetables.releases import ReleaseTimetable
 
@@ -91,9 +92,9 @@ def pipeline(suite: Suite, catalogue: Catalogue) -> DAG:
                 for name in ("train", "eval")
             }
             environment = tasks.record_environment(spec, build["train"].output, build["eval"].output)
-            ray_head = NodeCommand(task_id="ray_head", spec=spec, render=ray.head).as_setup()
+            ray_up = RayUp(task_id="ray", spec=spec).as_setup()
             # One after the other: everything else waits for the training environment, and both at once would halve its speed.
-            examined >> node >> build["train"] >> [build["eval"], ray_head]
+            examined >> node >> build["train"] >> [build["eval"], ray_up]
 
         with TaskGroup("training"):
             prepare = NodeJob(task_id="prepare_data", spec=spec, render=data.prepare, collect=results.data_ready)
@@ -122,18 +123,18 @@ def pipeline(suite: Suite, catalogue: Catalogue) -> DAG:
         verdict = tasks.judge(spec)
 
         with TaskGroup("teardown"):
-            stop_ray = NodeCommand(task_id="stop_ray", spec=spec, render=ray.stop)
-            stop_run = NodeCommand(task_id="stop_run", spec=spec, render=environments.stop)
+            stop_ray = NodeCommand(task_id="stop_ray", spec=spec, render=ray.stop, everywhere=True)
+            stop_run = NodeCommand(task_id="stop_run", spec=spec, render=ray.stop, arguments={"job": ""}, everywhere=True)
             tidy = NodeCommand(task_id="tidy", spec=spec, render=train.tidy, arguments={"verdict": verdict})
             close = tasks.close_run(spec)
 
-        stop_ray.as_teardown(setups=ray_head)
+        stop_ray.as_teardown(setups=ray_up)
         stop_run.as_teardown(setups=node, on_failure_fail_dagrun=True)
         tidy.as_teardown(setups=node)
         close.as_teardown()
         # A teardown runs whatever happened before it, so what must have succeeded is named beside it.
         [base_repeat, base_stop] >> ready
-        [ray_head, environment] >> trained >> stop_ray >> server
+        [ray_up, environment] >> trained >> stop_ray >> server
         [repeat, stop] >> verdict >> stop_run >> tidy >> close
         [merge, stop_ray] >> stop_run
     return dag

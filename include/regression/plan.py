@@ -23,7 +23,7 @@ def why_not_applicable(spec: RunSpec) -> str | None:
 def plan(spec: RunSpec) -> str:
     """Render every stage of a run that is applicable, in order, as text.
 
-    What training leaves behind stands as its first attempt's.
+    What training leaves behind stands as its first attempt's; of the Ray workers, which are alike, the first stands for all.
     """
     job = train.job(spec, attempt=1)
     trained = convert.hf_dir(spec, job.checkpoint_dir)
@@ -34,7 +34,8 @@ def plan(spec: RunSpec) -> str:
         ("environment: eval", environments.build(spec, "eval")),
         ("data", data.prepare(spec)),
         ("weights", f"# {unconverted}" if unconverted else convert.weights(spec)),
-        ("ray head", ray.head(spec)),
+        *((f"ray: {node.name}", ray.start(spec, node)) for node in spec.cluster.nodes[:2]),
+        ("ray: proof", ray.prove(spec)),
         ("training", Command(job.entrypoint, job.runtime_env["env_vars"])),
         ("conversion", convert.merge(spec, job.checkpoint_dir)),
         ("server", serve.start(spec, "trained", trained)),

@@ -5,12 +5,19 @@ from __future__ import annotations
 import io
 import json
 import shlex
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from airflow.providers.ssh.hooks.ssh import SSHHook
 
 from include.regression.commands.shell import Command
+from include.regression.config import Node
+
+#: What work on a node returns.
+T = TypeVar("T")
+NODES_AT_ONCE = 64
 
 
 class NodeError(Exception):
@@ -77,3 +84,28 @@ class NodeConnection:
         """Write a file over SFTP; its folder must exist."""
         with self.client.open_sftp() as sftp:
             sftp.putfo(io.BytesIO(data), path)
+
+
+def on_each(nodes: Sequence[Node], work: Callable[[Node, NodeConnection], T]) -> dict[str, T]:
+    """Do work on several nodes at once, each over a connection of its own; return what it returned, by node name.
+
+    All come to their end first. Raises NodeError with every node that failed, and why.
+    """
+
+    def one(node: Node) -> T | Exception:
+        try:
+            with NodeConnection(node.ssh_conn_id) as connection:
+                return work(node, connection)
+        # Whatever it is, the other nodes' outcome counts as well.
+        except Exception as error:
+            return error
+
+    if not nodes:
+        return {}
+    with ThreadPoolExecutor(min(len(nodes), NODES_AT_ONCE)) as pool:
+        outcomes = dict(zip([node.name for node in nodes], pool.map(one, nodes), strict=True))
+    failed = {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, Exception)}
+    if failed:
+        reasons = (f"{name}: {error or type(error).__name__}" for name, error in failed.items())
+        raise NodeError("\n".join(reasons)) from next(iter(failed.values()))
+    return {name: outcome for name, outcome in outcomes.items() if not isinstance(outcome, Exception)}

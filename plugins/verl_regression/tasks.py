@@ -54,9 +54,6 @@ def resolve(suite: str) -> dict[str, Any]:
         migrate()
         if changes.baseline:
             baseline_of(suite, changes.baseline)
-        if len(spec.cluster.nodes) > 1 and not (reason or changes.dry_run):
-            problem = "starts Ray on its first node only in this version"
-            raise ConfigError("cluster", spec.cluster.name, problem, "choose a cluster of one node, or make a dry run")
     except ConfigError as error:
         raise AirflowFailException(str(error)) from error
     rendered = None if reason else plan(spec)

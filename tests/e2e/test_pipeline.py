@@ -101,7 +101,7 @@ def test_every_stage_is_recorded(demo: Demo) -> None:
     states = {row["task"]: row["state"] for row in queries.newest_attempts(demo.run["run"])}
     assert "training.convert_weights" not in states, "FSDP needs none"
     assert set(states.values()) == {"success"}
-    for task in ("resolve", "cluster_setup.ray_head", "training.train", "hf_conversion.merge", "evaluation.repeat", "judge"):
+    for task in ("resolve", "cluster_setup.ray", "training.train", "hf_conversion.merge", "evaluation.repeat", "judge"):
         assert task in states
     assert demo.run["environment"]["train"]["packages"]["verl"] == "0.9.1"
     assert demo.run["fingerprint"]

@@ -15,6 +15,7 @@ import pytest
 
 from include.regression.config import Catalogue, Cluster, resolve
 from include.regression.preflight import Finding, need_of
+from include.regression.preflight.node_checks import CLOCK_LIMIT_S
 from tests.conftest import DATA
 from tests.integration.lab import PYTHON, LabNode
 from verl_regression.inspection import inspect
@@ -224,7 +225,10 @@ def test_a_clock_that_is_wrong(lab_cluster: Cluster, nodes: list[LabNode]) -> No
     library = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
     with nodes[1].login_with(LD_PRELOAD=str(library), FAKETIME="+30s", DONT_FAKE_MONOTONIC="1"):
         finding = only(lab_cluster, "lab-2", "clock")
-        assert re.match(r"its clock is (29\.9|30\.[01]) s ahead of the others", finding.cause)
+        ahead = re.match(r"its clock is ([\d.]+) s ahead of the others", finding.cause)
+        # What a slow round trip on a busy machine adds is well below what is allowed between nodes.
+        assert ahead
+        assert float(ahead[1]) == pytest.approx(30, abs=CLOCK_LIMIT_S)
         assert "timedatectl set-ntp true" in finding.fix
 
 

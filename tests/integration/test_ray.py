@@ -27,6 +27,7 @@ from verl_regression.node import NodeConnection
 from verl_regression.operators import ray_training
 from verl_regression.operators.node_command import NodeCommand, PrepareNode
 from verl_regression.operators.ray_training import RayTraining, TrainingFailed
+from verl_regression.operators.ray_up import RayUp
 from verl_regression.triggers.ray_training import RayTrainingTrigger
 
 #: Writes metrics as verl's file logger does, a step at a time.
@@ -63,15 +64,16 @@ def up(settings: Settings, ssh_connection: str, monkeypatch: pytest.MonkeyPatch)
     environment.symlink_to(Path(sys.executable).parent.parent)
     raw = spec.model_dump(mode="json")
     PrepareNode(task_id="node", spec=raw).execute({})  # type: ignore[arg-type]
-    found = NodeCommand(task_id="ray_head", spec=raw, render=ray_commands.head).execute({})  # type: ignore[arg-type]
+    found = RayUp(task_id="ray", spec=raw).execute({})  # type: ignore[arg-type]
     assert found["resources"]["NPU"] == 1
     assert found["resources"]["CPU"] == spec.cluster.logical_cpus
     yield spec
-    NodeCommand(task_id="stop_ray", spec=raw, render=ray_commands.stop).execute({})  # type: ignore[arg-type]
+    stop = NodeCommand(task_id="stop_ray", spec=raw, render=ray_commands.stop, everywhere=True)
+    assert stop.execute({})["laptop"]["left"] == []  # type: ignore[arg-type]
     environment.unlink()
     assert processes.tagged(spec.work_dir, spec.run) == []
     assert not Path(ray_commands.temp_dir(spec)).exists()
-    assert list(Path(ray_commands.kept_logs(spec)).glob("gcs_server*")), "the logs are kept"
+    assert list(Path(ray_commands.kept_logs(spec, spec.cluster.head)).glob("gcs_server*")), "the logs are kept"
 
 
 def job_of(spec: RunSpec, attempt: int, code: str) -> train.RayJob:

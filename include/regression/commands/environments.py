@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from include.regression.commands.shell import Command, job_environment, node_script
-from include.regression.config import RunSpec
+from include.regression.config import Node, RunSpec
 
 #: vllm-ascend compiles its kernels on the node.
 BUILD_TIMEOUT_S = 7200
@@ -42,8 +42,8 @@ def build(spec: RunSpec, environment: str) -> Command:
     return Command(script, job_environment(spec, f"environment-{environment}"), BUILD_TIMEOUT_S)
 
 
-def stop(spec: RunSpec, job: str = "") -> Command:
-    """Stop the processes of one job of this run, or of the whole run, and prove that none is left."""
+def stop(spec: RunSpec, node: Node | None = None, job: str = "") -> Command:
+    """Stop the processes of one job of this run, or of the whole run, on a node, and prove that none is left."""
     tag = f"{spec.run}/{job}" if job else spec.run
     script = node_script(spec, "processes", "stop", "--home", spec.work_dir, "--job", tag)
-    return Command(script, job_environment(spec, "stop"), timeout_s=120)
+    return Command(script, job_environment(spec, "stop", node), timeout_s=120)

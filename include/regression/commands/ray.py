@@ -1,4 +1,4 @@
-"""The Ray head of a run."""
+"""The Ray cluster of a run: a head, and a worker on every further node."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ import shlex
 
 from include.regression.commands import environments
 from include.regression.commands.shell import Command, job_environment, node_script
-from include.regression.config import RunSpec
+from include.regression.config import Node, RunSpec
 
 JOB = "ray"
+#: How long a proven cluster of several nodes is watched: a node that the head does not reach is lost after 20 to 30 s.
+HEALTH_CHECKS_S = 40
 
 
 def token_file(spec: RunSpec) -> str:
@@ -18,8 +20,8 @@ def token_file(spec: RunSpec) -> str:
     return f"{spec.run_dir}/ray/token"
 
 
-def log_file(spec: RunSpec) -> str:
-    return f"{spec.run_dir}/ray/head.log"
+def log_file(spec: RunSpec, node: Node) -> str:
+    return f"{spec.run_dir}/ray/{node.name}.log"
 
 
 def temp_dir(spec: RunSpec) -> str:
@@ -27,13 +29,13 @@ def temp_dir(spec: RunSpec) -> str:
     return f"/tmp/ray-{hashlib.sha256(spec.run_dir.encode()).hexdigest()[:10]}"
 
 
-def kept_logs(spec: RunSpec) -> str:
-    """Where Ray's logs lie after the head is stopped."""
-    return f"{spec.run_dir}/ray/logs"
+def kept_logs(spec: RunSpec, node: Node) -> str:
+    """Where a node's Ray logs lie after it is stopped."""
+    return f"{spec.run_dir}/ray/logs-{node.name}"
 
 
 def environment(spec: RunSpec) -> dict[str, str]:
-    """Variables of the head and of every client of it.
+    """Variables of every node's Ray and of every client of it.
 
     Ray 2.60 turns token authentication on by itself where it finds a token of somebody's, so mode and place are always set. On a
     cluster of one node at a loopback address, Ray is told not to look for a reachable address (the switch is named for macOS,
@@ -49,24 +51,21 @@ def environment(spec: RunSpec) -> dict[str, str]:
     return variables
 
 
-def head(spec: RunSpec) -> Command:
-    """Start the head, wait for it and count its resources (result: include/node/ray_head.py)."""
-    cluster, ports, address = spec.cluster, spec.cluster.ray_ports, spec.cluster.head.address
-    count = cluster.head.devices
+def start(spec: RunSpec, node: Node) -> Command:
+    """Start Ray on a node, the head or a worker, and wait until it listens (result: include/node/ray_node.py)."""
+    cluster, ports = spec.cluster, spec.cluster.ray_ports
+    is_head = node.name == cluster.head.name
     # Ray counts GPUs itself and refuses them as a custom resource.
-    devices = f"--num-gpus={count}" if cluster.ray_resource == "GPU" else "--resources=" + json.dumps({cluster.ray_resource: count})
-    start = [
+    devices = {cluster.ray_resource: node.devices}
+    offered = f"--num-gpus={node.devices}" if cluster.ray_resource == "GPU" else f"--resources={json.dumps(devices)}"
+    command = [
         spec.python("train"),
         "-m",
         "ray.scripts.scripts",
         "start",
-        "--head",
+        *(_head_options(spec) if is_head else [f"--address={gcs(spec)}"]),
         "--block",
-        f"--node-ip-address={address}",
-        f"--port={ports.gcs}",
-        f"--dashboard-host={address}",
-        f"--dashboard-port={ports.dashboard}",
-        f"--ray-client-server-port={ports.client}",
+        f"--node-ip-address={node.address}",
         f"--dashboard-agent-listen-port={ports.agent}",
         f"--dashboard-agent-grpc-port={ports.agent_grpc}",
         f"--node-manager-port={ports.node_manager}",
@@ -76,26 +75,54 @@ def head(spec: RunSpec) -> Command:
         f"--min-worker-port={ports.workers_from}",
         f"--max-worker-port={ports.workers_to}",
         f"--num-cpus={cluster.logical_cpus}",
-        devices,
+        offered,
         f"--object-store-memory={cluster.object_store_mb * 1_000_000}",
-        f"--temp-dir={temp_dir(spec)}",
         "--disable-usage-stats",
     ]
-    required = {"CPU": cluster.logical_cpus, cluster.ray_resource: cluster.devices}
-    arguments = ["--job", f"{spec.run}/{JOB}", "--address", f"{address}:{ports.gcs}", "--log", log_file(spec)]
-    arguments += ["--require", json.dumps(required)]
-    for port in (ports.of_head | ports.of_every_node).values():
+    arguments = ["--job", f"{spec.run}/{JOB}", "--address", node.address, "--log", log_file(spec, node)]
+    if is_head:
+        arguments += ["--token", "--ready", str(ports.gcs)]
+    arguments += ["--ready", str(ports.node_manager)]
+    for port in ((ports.of_head if is_head else {}) | ports.of_every_node).values():
         arguments += ["--port", str(port)]
-    script = node_script(spec, "ray_head", *arguments, "--", *start, python=spec.python("train"))
-    variables = {**job_environment(spec, JOB), **environment(spec)}
-    return Command(script, variables, timeout_s=240)
+    script = node_script(spec, "ray_node", *arguments, "--", *command, python=spec.python("train"))
+    return Command(script, {**job_environment(spec, JOB, node), **environment(spec)}, timeout_s=240)
 
 
-def stop(spec: RunSpec) -> Command:
-    """Stop the head and all its processes, keep its logs in the run's folder, and remove its temporary folder."""
-    base, logs, kept = shlex.quote(temp_dir(spec)), f"{temp_dir(spec)}/session_latest/logs", shlex.quote(kept_logs(spec))
+def _head_options(spec: RunSpec) -> list[str]:
+    ports, address = spec.cluster.ray_ports, spec.cluster.head.address
+    return [
+        "--head",
+        f"--port={ports.gcs}",
+        f"--dashboard-host={address}",
+        f"--dashboard-port={ports.dashboard}",
+        f"--ray-client-server-port={ports.client}",
+        # The workers take the same place, each on its own node.
+        f"--temp-dir={temp_dir(spec)}",
+    ]
+
+
+def gcs(spec: RunSpec) -> str:
+    """Where the cluster's head answers."""
+    return f"{spec.cluster.head.address}:{spec.cluster.ray_ports.gcs}"
+
+
+def prove(spec: RunSpec) -> Command:
+    """Prove the cluster from its head (result: include/node/ray_proof.py)."""
+    cluster = spec.cluster
+    expected = {node.address: {"CPU": cluster.logical_cpus, cluster.ray_resource: node.devices} for node in cluster.nodes}
+    arguments = ["--address", gcs(spec), "--expect", json.dumps(expected)]
+    if len(cluster.nodes) > 1:
+        arguments += ["--watch", str(HEALTH_CHECKS_S)]
+    script = node_script(spec, "ray_proof", *arguments, python=spec.python("train"))
+    return Command(script, {**job_environment(spec, f"{JOB}/proof"), **environment(spec)}, timeout_s=360)
+
+
+def stop(spec: RunSpec, node: Node, job: str = JOB) -> Command:
+    """Stop Ray on a node, or with ``job=""`` the whole run; keep Ray's logs in the run's folder, remove its temporary folder."""
+    base, logs, kept = shlex.quote(temp_dir(spec)), f"{temp_dir(spec)}/session_latest/logs", shlex.quote(kept_logs(spec, node))
     keep = f"if test -d {shlex.quote(logs)}; then rm -rf {kept} && cp -rL {shlex.quote(logs)} {kept}; fi\nrm -rf {base}"
-    stopped = environments.stop(spec, JOB)
+    stopped = environments.stop(spec, node, job)
     return Command(f"{stopped.script}\n{keep}", stopped.environment, stopped.timeout_s)
 
 

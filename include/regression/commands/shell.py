@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from include.regression.config import RunSpec
+from include.regression.config import Node, RunSpec
 
 #: Processes of ours are found by these (include/node/processes.py).
 HOME_TAG = "VERL_REGRESSION_HOME"
@@ -22,8 +22,13 @@ class Command:
     timeout_s: int = 600
 
 
-def job_environment(spec: RunSpec, job: str) -> dict[str, str]:
-    """Environment of every process that a job of this run starts: the cluster's, plus our tags.
+def job_environment(spec: RunSpec, job: str, node: Node | None = None) -> dict[str, str]:
+    """Environment of every process that a job of this run starts on a node (the head if none is named)."""
+    return {**shared_environment(spec, job), **(node or spec.cluster.head).environment}
+
+
+def shared_environment(spec: RunSpec, job: str) -> dict[str, str]:
+    """What is the same on every node: the cluster's variables, plus our tags.
 
     PYTHONDONTWRITEBYTECODE is emptied because a node that sets it would compile every import anew, in every process: minutes
     per run. SPT_NOENV keeps setproctitle (vLLM) from overwriting the environment block that holds the tags.

@@ -10,7 +10,7 @@ from typing import Any
 from include.regression.commands.overrides import canonical, translate
 from include.regression.commands.ray import driver_log
 from include.regression.commands.ray import environment as ray_environment
-from include.regression.commands.shell import JOB_TAG, Command, job_environment
+from include.regression.commands.shell import JOB_TAG, Command, job_environment, shared_environment
 from include.regression.config import RunSpec
 from include.regression.config.release import Override
 
@@ -77,7 +77,7 @@ def job(spec: RunSpec, attempt: int) -> RayJob:
     metrics_file = f"{folder}/metrics.jsonl"
     submission_id = f"{spec.run}.train.{attempt}"
     variables = {
-        **job_environment(spec, "train"),
+        **shared_environment(spec, "train"),
         **ray_environment(spec),
         **(CPU_ENVIRONMENT if spec.suite.stack == "cpu" else {}),
         "VERL_FILE_LOGGER_PATH": metrics_file,

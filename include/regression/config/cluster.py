@@ -13,12 +13,25 @@ Port = Annotated[int, Field(ge=1024, le=65535)]
 
 
 class Node(Model):
-    """A machine reached by SSH. ``address`` is what the other nodes use; ``devices`` counts accelerators."""
+    """A machine reached by SSH.
+
+    ``address`` is what the other nodes use; ``devices`` counts accelerators; ``nic`` is the network interface of that address, for
+    nodes that have several.
+    """
 
     name: Name
     ssh_conn_id: Name
     address: str
     devices: Annotated[int, Field(ge=1)]
+    nic: str | None = None
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Variables that keep torch's and HCCL's connections on ``nic`` (verl's docs/ascend_tutorial, several nodes)."""
+        if self.nic is None:
+            return {}
+        interfaces = dict.fromkeys(("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "HCCL_SOCKET_IFNAME"), self.nic)
+        return {**interfaces, "HCCL_IF_IP": self.address}
 
 
 class RayPorts(Model):
@@ -93,6 +106,18 @@ class Cluster(Model):
     poll_s: Annotated[int, Field(ge=1)] = 15
     min_memory_gb: float
     min_disk_gb: float
+
+    @model_validator(mode="after")
+    def _nodes_are_alike_and_apart(self) -> Cluster:
+        for field in ("name", "address"):
+            values = [getattr(node, field) for node in self.nodes]
+            twice = next((value for value in values if values.count(value) > 1), None)
+            if twice:
+                raise ValueError(f"two nodes have the {field} {twice}; every node needs its own")
+        if len({node.devices for node in self.nodes}) > 1:
+            counts = ", ".join(f"{node.name}: {node.devices}" for node in self.nodes)
+            raise ValueError(f"verl wants the same number of devices on every node; here are {counts}")
+        return self
 
     @property
     def head(self) -> Node:

@@ -149,8 +149,10 @@ def check(spec: RunSpec) -> None:
     if reason:
         raise NotApplicable(reason)
     _check_lengths(suite.lengths, where)
-    _check_parallel("training.tensor_parallel", suite.training.tensor_parallel, 1, spec, where)
-    _check_parallel("serving.tensor_parallel", spec.serving_tensor_parallel, suite.serving.data_parallel, spec, where)
+    _check_parallel("training.tensor_parallel", suite.training.tensor_parallel, 1, spec, where, cluster.devices)
+    # The server runs on the head alone.
+    sizes = (spec.serving_tensor_parallel, suite.serving.data_parallel)
+    _check_parallel("serving.tensor_parallel", *sizes, spec, where, cluster.head.devices)
     _check_training(spec, where)
     if (suite.model.maker is None) == (suite.model.path is None):
         raise ConfigError("model", suite.model.model_dump(), "needs a maker or a path", "set exactly one of them", where)
@@ -215,8 +217,8 @@ def _check_lengths(lengths: Lengths, where: str) -> None:
         )
 
 
-def _check_parallel(field: str, tensor: int, data: int, spec: RunSpec, where: str) -> None:
-    heads, devices = spec.suite.model.heads, spec.cluster.devices
+def _check_parallel(field: str, tensor: int, data: int, spec: RunSpec, where: str, devices: int) -> None:
+    heads = spec.suite.model.heads
     if heads % tensor:
         divisors = [size for size in range(1, min(heads, devices) + 1) if heads % size == 0]
         raise ConfigError(
@@ -230,7 +232,7 @@ def _check_parallel(field: str, tensor: int, data: int, spec: RunSpec, where: st
         raise ConfigError(
             field,
             tensor,
-            f"times data_parallel {data} needs {tensor * data} devices, cluster {spec.cluster.name} has {devices}",
+            f"times data_parallel {data} needs {tensor * data} devices, {spec.cluster.name} has {devices} for it",
             "lower it, or choose a larger cluster",
             where,
         )

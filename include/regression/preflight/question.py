@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from include.regression.config import Cluster, Node
@@ -47,7 +48,7 @@ def facts(need: Need, node: Node) -> Script:
         "files": need.files,
         "nvidia_smi": ["nvidia-smi", f"--query-gpu={QUERY}", "--format=csv,noheader,nounits"],
     }
-    return _script(need.cluster, "probe", "VERL-REGRESSION-FACTS", [json.dumps(question)])
+    return _script(need.cluster, "probe", "VERL-REGRESSION-FACTS", [json.dumps(question)], node.environment)
 
 
 def listen(need: Need, node: Node, token: str, ports: list[int]) -> Script:
@@ -62,11 +63,11 @@ def connect(need: Need, targets: Mapping[str, object], token: str) -> Script:
     return _script(need.cluster, "reach", "VERL-REGRESSION-REACH", ["connect", json.dumps(question)])
 
 
-def _script(cluster: Cluster, name: str, mark: str, arguments: list[str]) -> Script:
+def _script(cluster: Cluster, name: str, mark: str, arguments: list[str], own: Mapping[str, str] = MappingProxyType({})) -> Script:
     """Run a script from standard input, in the environment that a run's commands have, also where a ``setup`` line fails."""
     source = (SCRIPTS / f"{name}.py").read_bytes()
     run = f"import sys; exec(compile(sys.stdin.buffer.read({len(source)}), {name + '.py'!r}, 'exec'))"
-    lines = [f"export {key}={shlex.quote(value)}" for key, value in cluster.env.items()]
+    lines = [f"export {key}={shlex.quote(value)}" for key, value in {**cluster.env, **own}.items()]
     lines.append("SETUP_FAILED=")
     lines += [f'{{ {line}\n}} >&2 || SETUP_FAILED="$SETUP_FAILED {number}"' for number, line in enumerate(cluster.setup)]
     python = shlex.quote(cluster.python)

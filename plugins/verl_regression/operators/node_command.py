@@ -13,28 +13,44 @@ from typing import Any
 from airflow.sdk import BaseOperator, Context
 
 from include.regression.commands.shell import Command
-from include.regression.config import RunSpec
+from include.regression.config import Node, RunSpec
 from include.regression.config.loading import INCLUDE
-from verl_regression.node import NodeConnection
+from verl_regression.node import NodeConnection, on_each
 
 
 class NodeCommand(BaseOperator):
-    """Run a rendered command on the head node and return its result, one JSON object."""
+    """Run a rendered command and return its result, one JSON object.
+
+    It runs on the head; ``everywhere``, it is rendered for each node (``render(spec, node, **arguments)``) and runs on all at
+    once, and the results are returned by node name.
+    """
 
     template_fields = ("spec", "arguments")
 
-    def __init__(self, *, spec: Any, render: Callable[..., Command], arguments: Any = None, **kwargs: Any) -> None:
+    def __init__(
+        self, *, spec: Any, render: Callable[..., Command], arguments: Any = None, everywhere: bool = False, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.spec = spec
         self.render = render
         self.arguments = arguments or {}
+        self.everywhere = everywhere
 
     def execute(self, context: Context) -> dict[str, Any]:
         spec = RunSpec.model_validate(self.spec)
-        command = self.render(spec, **self.arguments)
-        self.log.info("on %s:\n%s", spec.cluster.head.name, command.script)
-        with NodeConnection(spec.cluster.head.ssh_conn_id) as node:
-            return node.run_for_result(command, f"{spec.run_dir}/results/{self.task_id}.json")
+
+        def on_node(node: Node, connection: NodeConnection) -> dict[str, Any]:
+            command = self.render(spec, node, **self.arguments) if self.everywhere else self.render(spec, **self.arguments)
+            self.log.info("on %s:\n%s", node.name, command.script)
+            return connection.run_for_result(command, result_file(spec, self.task_id, node))
+
+        found = on_each(spec.cluster.nodes if self.everywhere else [spec.cluster.head], on_node)
+        return dict(found) if self.everywhere else found[spec.cluster.head.name]
+
+
+def result_file(spec: RunSpec, task_id: str, node: Node) -> str:
+    """Where a command on a node writes its result; the folder is shared between the nodes."""
+    return f"{spec.run_dir}/results/{task_id}-{node.name}.json"
 
 
 class PrepareNode(BaseOperator):

@@ -106,7 +106,7 @@ class NodeJob(BaseOperator):
 
     def _wait(self, spec: RunSpec, ti: Any, job: Job) -> None:
         command, paths = self._command(spec, job.attempt), self._paths(spec, ti, job.attempt)
-        stop = environments.stop(spec, command.environment[JOB_TAG].partition("/")[2])
+        stop = environments.stop(spec, job=command.environment[JOB_TAG].partition("/")[2])
         self.defer(
             trigger=NodeJobTrigger(
                 ssh_conn_id=spec.cluster.head.ssh_conn_id,

@@ -64,8 +64,8 @@ class RayTraining(BaseOperator):
         assert started is not None, "a task that was deferred remembers its job"
         job = train.job(spec, started.attempt)
         if event["status"] != "SUCCEEDED":
-            kept = ray_commands.kept_logs(spec)
-            raise TrainingFailed(f"Ray says {event['status']}: {event['message']}; Ray's logs are kept on the node in {kept}")
+            kept = ", ".join(ray_commands.kept_logs(spec, node) for node in spec.cluster.nodes)
+            raise TrainingFailed(f"Ray says {event['status']}: {event['message']}; Ray's logs are kept in {kept}")
         memory.forget()
         return {"attempt": started.attempt, "checkpoint_dir": job.checkpoint_dir, "metrics_file": job.metrics_file}
 

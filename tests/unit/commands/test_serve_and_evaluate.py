@@ -94,7 +94,7 @@ def test_every_script_is_valid_bash_whatever_the_paths(spec: RunSpec) -> None:
     evil = spec.model_copy(update={"cluster": spec.cluster.model_copy(update={"work_dir": work_dir})})
     for command in (
         environments.build(evil, "train"),
-        environments.stop(evil, "ray"),
+        environments.stop(evil, job="ray"),
         data.prepare(evil),
         convert.merge(evil, f"{evil.run_dir}/ckpt"),
         serve.start(evil, "base", evil.base_model),
