@@ -62,7 +62,7 @@ def work(ids: dict[str, str], timeout_s: float) -> None:
 
     import ray
 
-    refs = {address: _on(ray.remote(num_cpus=0)(os.getpid), node).remote() for address, node in ids.items()}
+    refs = {address: _on(ray.remote(num_cpus=0)(lambda: os.getpid()), node).remote() for address, node in ids.items()}
     deadline = time.monotonic() + timeout_s
     for address, ref in refs.items():
         pid = _get(ref, deadline, f"a task on {address} does not come back; it has joined, so look at the way from the head to it")
@@ -73,8 +73,8 @@ def exchange(ids: dict[str, str], timeout_s: float) -> None:
     """Send an object each way between the head and every worker, and from each worker to the next."""
     import ray
 
-    make = ray.remote(num_cpus=0)(bytes)
-    measure = ray.remote(num_cpus=0)(len)
+    make = ray.remote(num_cpus=0)(lambda count: bytes(count))
+    measure = ray.remote(num_cpus=0)(lambda data: len(data))
     deadline = time.monotonic() + timeout_s
     sent = [
         (source, target, _on(measure, ids[target]).remote(_on(make, ids[source]).remote(OBJECT_BYTES)))
