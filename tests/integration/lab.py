@@ -1,7 +1,7 @@
 """Nodes without machines: network namespaces joined by a bridge, each with its own address, processes, mounts, host name and sshd.
 
 Needs root and four Debian packages, which are installed if they are missing. What the nodes share is this machine's kernel, clock
-and file system; a fault puts something else in a node's place.
+and file system except /tmp; a fault puts something else in a node's place.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ PACKAGES = {
 }
 #: The interpreter that this environment was made from: every node has it.
 PYTHON = str(Path(getattr(sys, "_base_executable", sys.executable)).resolve())
+ROOT = Path(__file__).resolve().parents[2]
 BRIDGE = "br-vrlab"
 NETWORK = "10.77.0"
 
@@ -84,7 +85,7 @@ class LabNode:
         (self.folder / "hosts").write_text(f"127.0.0.1 localhost\n{self.address} {self.name}\n")
         self._write_config()
         sshd = f"exec /usr/sbin/sshd -D -f {self.folder}/sshd.conf -E {self.folder}/sshd.log"
-        own = f"mount --bind {self.folder}/hosts /etc/hosts && mount -t tmpfs tmpfs /dev/shm"
+        own = f"mount --bind {self.folder}/hosts /etc/hosts && mount -t tmpfs tmpfs /dev/shm && {self._own_tmp()}"
         begin = f"hostname {self.name} && {own} && {sshd}"
         inside = ["unshare", "--mount", "--uts", "--ipc", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-c"]
         with (self.folder / "sshd.log").open("ab") as log:
@@ -104,6 +105,15 @@ class LabNode:
             "extra": {"key_file": str(key), "host_key": host_key, "no_host_key_check": False},
         }
         self.connect_with()
+
+    def _own_tmp(self) -> str:
+        """Give the node a /tmp of its own, as Ray's sockets are there; a checkout that is below /tmp stays in its place."""
+        mount = "mount -t tmpfs tmpfs /tmp"
+        if not ROOT.is_relative_to("/tmp"):
+            return mount
+        kept = self.folder / "checkout"
+        kept.mkdir()
+        return f"mount --bind {ROOT} {kept} && {mount} && mkdir -p {ROOT} && mount --bind {kept} {ROOT}"
 
     def connect_with(self, host: str | None = None, **extra: object) -> None:
         """Set the Airflow connection; ``extra`` replaces parts of it."""
@@ -221,7 +231,7 @@ def lab(count: int) -> Iterator[list[LabNode]]:
     """Start ``count`` nodes; end them, and all that runs in them."""
     install()
     Path("/run/sshd").mkdir(exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix="vr-lab-"))
+    folder = Path(tempfile.mkdtemp(prefix="vr-lab-", dir="/var/tmp"))
     folder.chmod(0o755)
     (folder / "work").mkdir()
     nodes = [LabNode(folder, number) for number in range(1, count + 1)]
