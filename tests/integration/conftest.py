@@ -109,9 +109,7 @@ def lab_cluster(nodes: list[lab.LabNode]) -> Cluster:
         name="lab",
         kind="cpu",
         description="Nodes in namespaces.",
-        nodes=tuple(
-            Node(name=node.name, ssh_conn_id=node.ssh_conn_id, address=node.address, devices=1, nic="eth0") for node in nodes
-        ),
+        nodes=tuple(Node(name=node.name, ssh_conn_id=node.ssh_conn_id, address=node.address, devices=1) for node in nodes),
         work_dir=str(nodes[0].folder.parent / "work"),
         python=lab.PYTHON,
         ray_ports=RayPorts(**ports, workers_from=20100, workers_to=20399),
