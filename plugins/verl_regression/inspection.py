@@ -18,12 +18,11 @@ from include.regression.preflight import Finding, Need, NodeFacts, Observed, jud
 from include.regression.preflight.network_checks import targets
 from include.regression.preflight.observed import Fault
 from include.regression.preflight.ports import groups
-from verl_regression.node import NodeConnection
+from verl_regression.node import NODES_AT_ONCE, NodeConnection
 
 CONNECT_TIMEOUT_S = 5
 #: The longest that a node may take for its facts; interpreters and npu-smi on a loaded node take seconds.
 ANSWER_TIMEOUT_S = 60
-NODES_AT_ONCE = 64
 
 
 class Unreachable(Exception):

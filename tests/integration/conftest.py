@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import os
 import shutil
@@ -81,6 +82,16 @@ def spec_on_node(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> RunSpec
     ray_ports = RayPorts(**{name: free_port() for name in names}, workers_from=20100, workers_to=20399)
     cluster = spec.cluster.model_copy(update={"ray_ports": ray_ports, "server_port": free_port()})
     return spec.model_copy(update={"cluster": cluster})
+
+
+@contextlib.contextmanager
+def our_environment(spec: RunSpec) -> Iterator[None]:
+    """Let this test environment, which has Ray with its dashboard, be the nodes' training environment."""
+    environment = Path(spec.environment_dir("train"))
+    environment.parent.mkdir(parents=True, exist_ok=True)
+    environment.symlink_to(Path(sys.executable).parent.parent)
+    yield
+    environment.unlink()
 
 
 @pytest.fixture

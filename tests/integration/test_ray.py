@@ -21,7 +21,7 @@ from include.regression.commands import train
 from include.regression.config import RunSpec
 from include.regression.store import queries, writes
 from tests.integration.airflow_context import StateStore, context, event_of
-from tests.integration.conftest import spec_on_node
+from tests.integration.conftest import our_environment, spec_on_node
 from tests.sockets import listening
 from verl_regression.node import NodeConnection
 from verl_regression.operators import ray_training
@@ -58,19 +58,15 @@ def monkeypatch() -> Iterator[pytest.MonkeyPatch]:
 def up(settings: Settings, ssh_connection: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunSpec]:
     assert ssh_connection
     spec = spec_on_node(settings, monkeypatch)
-    # The node's training environment is this test environment, which has Ray with its dashboard.
-    environment = Path(spec.environment_dir("train"))
-    environment.parent.mkdir(parents=True, exist_ok=True)
-    environment.symlink_to(Path(sys.executable).parent.parent)
     raw = spec.model_dump(mode="json")
-    PrepareNode(task_id="node", spec=raw).execute({})  # type: ignore[arg-type]
-    found = RayUp(task_id="ray", spec=raw).execute({})  # type: ignore[arg-type]
-    assert found["resources"]["NPU"] == 1
-    assert found["resources"]["CPU"] == spec.cluster.logical_cpus
-    yield spec
-    stop = NodeCommand(task_id="stop_ray", spec=raw, render=ray_commands.stop, everywhere=True)
-    assert stop.execute({})["laptop"]["left"] == []  # type: ignore[arg-type]
-    environment.unlink()
+    with our_environment(spec):
+        PrepareNode(task_id="node", spec=raw).execute({})  # type: ignore[arg-type]
+        found = RayUp(task_id="ray", spec=raw).execute({})  # type: ignore[arg-type]
+        assert found["resources"]["NPU"] == 1
+        assert found["resources"]["CPU"] == spec.cluster.logical_cpus
+        yield spec
+        stop = NodeCommand(task_id="stop_ray", spec=raw, render=ray_commands.stop, everywhere=True)
+        assert stop.execute({})["laptop"]["left"] == []  # type: ignore[arg-type]
     assert processes.tagged(spec.work_dir, spec.run) == []
     assert not Path(ray_commands.temp_dir(spec)).exists()
     assert list(Path(ray_commands.kept_logs(spec, spec.cluster.head)).glob("gcs_server*")), "the logs are kept"

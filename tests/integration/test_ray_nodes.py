@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +11,7 @@ import pytest
 from include.node import processes
 from include.regression.commands import ray
 from include.regression.config import Catalogue, Cluster, RunSpec, resolve
+from tests.integration.conftest import our_environment
 from tests.integration.lab import LabNode
 from verl_regression.node import NodeError
 from verl_regression.operators.node_command import NodeCommand, PrepareNode
@@ -22,12 +23,10 @@ def spec(lab_cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunS
     """The tiny suite on the lab, with this test environment as the training environment of all nodes."""
     monkeypatch.setenv("VERL_REGRESSION_WORK_DIR", lab_cluster.work_dir)
     spec = resolve(Catalogue(), "rn-1", "tiny_grpo_cpu").model_copy(update={"cluster": lab_cluster})
-    environment = Path(spec.environment_dir("train"))
-    environment.parent.mkdir(parents=True, exist_ok=True)
-    environment.symlink_to(Path(sys.executable).parent.parent)
-    PrepareNode(task_id="node", spec=spec.model_dump(mode="json")).execute({})  # type: ignore[arg-type]
-    yield spec
-    environment.unlink()
+    with our_environment(spec):
+        PrepareNode(task_id="node", spec=spec.model_dump(mode="json")).execute({})  # type: ignore[arg-type]
+        yield spec
+    shutil.rmtree(Path(spec.run_dir).parent)
 
 
 def up(spec: RunSpec) -> dict[str, object]:

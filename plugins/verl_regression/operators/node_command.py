@@ -6,7 +6,7 @@ import hashlib
 import io
 import shlex
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,19 +38,27 @@ class NodeCommand(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         spec = RunSpec.model_validate(self.spec)
-
-        def on_node(node: Node, connection: NodeConnection) -> dict[str, Any]:
-            command = self.render(spec, node, **self.arguments) if self.everywhere else self.render(spec, **self.arguments)
-            self.log.info("on %s:\n%s", node.name, command.script)
-            return connection.run_for_result(command, result_file(spec, self.task_id, node))
-
-        found = on_each(spec.cluster.nodes if self.everywhere else [spec.cluster.head], on_node)
-        return dict(found) if self.everywhere else found[spec.cluster.head.name]
+        head = spec.cluster.head
+        if self.everywhere:
+            return run_on(self, spec, spec.cluster.nodes, lambda node: self.render(spec, node, **self.arguments))
+        found: dict[str, Any] = run_on(self, spec, [head], lambda _: self.render(spec, **self.arguments))[head.name]
+        return found
 
 
-def result_file(spec: RunSpec, task_id: str, node: Node) -> str:
-    """Where a command on a node writes its result; the folder is shared between the nodes."""
-    return f"{spec.run_dir}/results/{task_id}-{node.name}.json"
+def run_on(
+    operator: BaseOperator, spec: RunSpec, nodes: Sequence[Node], render: Callable[[Node], Command], step: str = ""
+) -> dict[str, Any]:
+    """Run what is rendered for each node, on all at once, shown in the task's log; return the results by node name.
+
+    A node's result lies in the run's folder, which the nodes share; ``step`` tells the commands of one task apart.
+    """
+
+    def on_node(node: Node, connection: NodeConnection) -> dict[str, Any]:
+        command = render(node)
+        operator.log.info("on %s:\n%s", node.name, command.script)
+        return connection.run_for_result(command, f"{spec.run_dir}/results/{operator.task_id}{step}-{node.name}.json")
+
+    return dict(on_each(nodes, on_node))
 
 
 class PrepareNode(BaseOperator):

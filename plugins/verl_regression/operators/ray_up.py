@@ -12,7 +12,7 @@ from airflow.sdk import BaseOperator, Context
 from include.regression.commands import ray
 from include.regression.config import Node, RunSpec
 from verl_regression.node import NodeConnection, NodeError, on_each
-from verl_regression.operators.node_command import result_file
+from verl_regression.operators.node_command import run_on
 
 #: Enough of a node's log to show why it left.
 LOG_LINES = 15
@@ -35,26 +35,16 @@ class RayUp(BaseOperator):
         spec = RunSpec.model_validate(self.spec)
         head, *workers = spec.cluster.nodes
         try:
-            self._start(spec, [head])
-            self._start(spec, workers)
-            command = ray.prove(spec)
-            self.log.info("on %s:\n%s", head.name, command.script)
-            with NodeConnection(head.ssh_conn_id) as connection:
-                return connection.run_for_result(command, result_file(spec, f"{self.task_id}-proof", head))
+            for nodes in ([head], workers):
+                run_on(self, spec, nodes, lambda node: ray.start(spec, node))
+            proven: dict[str, Any] = run_on(self, spec, [head], lambda _: ray.prove(spec), step="-proof")[head.name]
+            return proven
         except BaseException as error:
             logs = _logs_of(spec, workers)
             self._stop(spec)
             if isinstance(error, NodeError):
                 raise NodeError("\n".join([str(error), *logs])) from error
             raise
-
-    def _start(self, spec: RunSpec, nodes: Sequence[Node]) -> None:
-        def start(node: Node, connection: NodeConnection) -> dict[str, Any]:
-            command = ray.start(spec, node)
-            self.log.info("on %s:\n%s", node.name, command.script)
-            return connection.run_for_result(command, result_file(spec, self.task_id, node))
-
-        on_each(nodes, start)
 
     def _stop(self, spec: RunSpec) -> None:
         try:
